@@ -1,0 +1,48 @@
+"""Which sockets are there? One table: who binds, what may be in flight, what is dropped at exit, what is too large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from legato_rl.errors import ConfigError
+
+IPC_LIMIT = 107
+"""Bytes of a unix socket's path (sun_path less its zero)."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A ROUTER that `binder` binds and DEALERs connect to. Bounds are per connection and direction.
+
+    `hwm` counts messages; at it, a send is dropped and counted, and the exchange asks again. `linger_ms` is how long
+    a closing socket may still send. `max_bytes` bounds one frame; a peer that sends more is disconnected.
+    """
+
+    name: str
+    binder: str
+    hwm: int
+    linger_ms: int
+    max_bytes: int
+
+
+ENDPOINTS: dict[str, Endpoint] = {
+    endpoint.name: endpoint
+    for endpoint in (
+        # Small and repeated every second: dropping is harmless.
+        Endpoint("orders", binder="broker", hwm=64, linger_ms=200, max_bytes=16 * 2**20),
+        # A call is one message with its new blobs; at 1 MB a screenshot, 16 bounds a worker's share at ~16 MB.
+        Endpoint("policy", binder="proxy", hwm=16, linger_ms=200, max_bytes=64 * 2**20),
+        # Workers send few unacknowledged blobs; the broker's rows are small.
+        Endpoint("rows", binder="sink", hwm=64, linger_ms=1000, max_bytes=256 * 2**20),
+        Endpoint("control", binder="broker", hwm=64, linger_ms=500, max_bytes=64 * 2**20),
+    )
+}
+
+
+def address(folder: Path, name: str) -> str:
+    """The ipc address of endpoint `name` in the socket folder. ConfigError where the path is too long for a socket."""
+    path = str(folder / ENDPOINTS[name].name)
+    if len(path.encode()) > IPC_LIMIT:
+        raise ConfigError(f"the socket path {path} has {len(path.encode())} bytes: use a folder of a shorter name")
+    return f"ipc://{path}"

@@ -1,0 +1,80 @@
+"""How does a long-lived process begin and end? Log, signals, the guard against outliving the parent, exit codes.
+
+SIGTERM and SIGINT set a flag and ring a bell; the role's loop sees them and leaves. Logs go to stderr, which
+supervisord writes to the role's file under `logs/`.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+from legato_rl.clock import SYSTEM_CLOCK, Clock
+from legato_rl.errors import ExitCode, LegatoError
+from legato_rl.sockets import Bell
+
+GUARD_S = 1.0
+"""Seconds between two looks at the parent's pid."""
+
+log = logging.getLogger("legato_rl")
+
+
+class Quit:
+    """Whether this process was asked to end; `bell` rings when it is."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.bell = Bell()
+
+    def ask(self) -> None:
+        """Ask the loop to leave."""
+        self.asked = True
+        self.bell.ring()
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self.ask()
+
+    def listen(self) -> None:
+        """Take SIGTERM and SIGINT (main thread only)."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+
+
+def guard_parent(clock: Clock = SYSTEM_CLOCK) -> None:
+    """End this process when its parent is gone, also after SIGKILL. Started by supervisord only: a shell may leave."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            clock.sleep(GUARD_S)
+        os._exit(ExitCode.ORPHANED)
+
+    threading.Thread(target=watch, name="guard", daemon=True).start()
+
+
+def run_role(name: str, body: Callable[[Quit], None]) -> None:
+    """Run `body` as process `name` and exit by its errors; `body` returns when its `Quit` was asked and work is handed back."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format=f"%(asctime)s.%(msecs)03d {name} %(levelname)s %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S",
+    )
+    faulthandler.enable()
+    if os.environ.get("SUPERVISOR_ENABLED"):
+        guard_parent()
+    quit_ = Quit()
+    quit_.listen()
+    try:
+        body(quit_)
+    except LegatoError as error:
+        log.error("%s", error)
+        sys.exit(error.exit_code)
+    except Exception:
+        log.exception("ended by an exception that nobody expected")
+        sys.exit(ExitCode.BUG)
+    sys.exit(ExitCode.DONE)

@@ -1,0 +1,155 @@
+"""Where does a run keep what? Every path inside a run folder, and `run.json`; paths are made nowhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from legato_rl.config import Settings, one_sentence
+from legato_rl.errors import ConfigError, RecordError
+
+RUN_SCHEMA = "legato.run/v0"
+
+
+class TaskSpec(BaseModel):
+    """One group's task as resolved from the tasks file: `config` is an OSWorld task (id, instruction, evaluator …)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task_id: str
+    group_id: str
+    domain: str | None
+    config: dict[str, Any]
+    max_steps: int
+    meta: Any = None
+
+
+class RunFile(BaseModel):
+    """`run.json`: what was asked, resolved, and what answered. Every process of the run starts from it. Never the key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    schema_: str = RUN_SCHEMA
+    run_id: str
+    created_at: str
+    today: str
+    """The date that the agent's prompt names, fixed for the run."""
+    legato_rl: str
+    """The version of this package."""
+    python: str
+    settings: Settings
+    sockets: Path
+    """The private folder of the run's sockets."""
+    engine: dict[str, Any]
+    """What the pre-flight found at the server: name, version, model length, ids and logprobs on offer, their kind."""
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """A run folder. Only names paths; makes nothing."""
+
+    root: Path
+
+    @property
+    def run_file(self) -> Path:
+        return self.root / "run.json"
+
+    @property
+    def tasks(self) -> Path:
+        """The resolved tasks, one JSON object a line, in group order."""
+        return self.root / "tasks.jsonl"
+
+    @property
+    def rollouts(self) -> Path:
+        return self.root / "rollouts.jsonl"
+
+    @property
+    def desktop_events(self) -> Path:
+        return self.root / "desktops.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        return self.root / "summary.json"
+
+    @property
+    def images(self) -> Path:
+        return self.root / "images"
+
+    @property
+    def messages(self) -> Path:
+        return self.root / "messages"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def lock(self) -> Path:
+        """Locked (flock) by the one sink that may write here."""
+        return self.root / "lock"
+
+    @property
+    def supervisord_conf(self) -> Path:
+        return self.root / "supervisord.conf"
+
+    def image(self, sha256: str) -> Path:
+        return self.images / f"{sha256}.png"
+
+    def message(self, sha256: str) -> Path:
+        return self.messages / f"{sha256}.json"
+
+    def load_run(self) -> RunFile:
+        """`run.json`. ConfigError where there is none, RecordError where it is not what it should be."""
+        try:
+            return RunFile.model_validate_json(self.run_file.read_bytes())
+        except FileNotFoundError:
+            raise ConfigError(f"{self.root} is no run folder: it has no run.json") from None
+        except ValidationError as error:
+            raise RecordError(f"{self.run_file}: {one_sentence(error)}") from None
+
+    def write_run(self, run: RunFile) -> None:
+        """Write `run.json` whole or not at all."""
+        write_file(self.run_file, run.model_dump_json(indent=1).encode() + b"\n")
+
+    def load_tasks(self) -> list[TaskSpec]:
+        """The run's tasks in group order."""
+        lines = self.tasks.read_bytes().splitlines()
+        return [TaskSpec.model_validate_json(line) for line in lines]
+
+    def write_tasks(self, tasks: list[TaskSpec]) -> None:
+        """Write the run's tasks whole or not at all."""
+        write_file(self.tasks, b"".join(task.model_dump_json().encode() + b"\n" for task in tasks))
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write `data` to `path` by rename, file and folder fsynced: readers see the old file or the new one, whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in `folder` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def json_bytes(value: Any) -> bytes:
+    """`value` as indented JSON for people and machines."""
+    return json.dumps(value, indent=1, allow_nan=False).encode() + b"\n"

@@ -1,0 +1,357 @@
+"""What do processes say to each other? Every message of every socket, its kind, and its bytes. PURE: knows no socket.
+
+Frames of a message: `[WIRE_VERSION, kind, msgpack body, blob …]`. Big bytes (images, messages) are blobs, never fields;
+the body names them in the same order. The version is in every message, since nobody keeps the state of a connection:
+either side may restart at any time. Each class's docstring starts with `sender -> receiver`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import msgpack
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from legato_rl.config import Phase
+from legato_rl.errors import WireError
+from legato_rl.records import ModelUse, Outcome, PromptRecord, RolloutKey, Status, StepResponse, StopReason
+
+WIRE_VERSION = b"legato/1"
+MAX_BODY = 256 * 2**20
+"""Bytes of a body; a row of a long rollout is the largest."""
+
+KINDS: dict[bytes, type[Message]] = {}
+"""Every message class by its kind frame."""
+
+
+class Message(BaseModel):
+    """A message; its kind frame is the class's name. Two classes of one name are a TypeError at import."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    kind: ClassVar[bytes]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        cls.kind = cls.__name__.encode()
+        if cls.kind in KINDS:
+            raise TypeError(f"two messages are called {cls.__name__}")
+        KINDS[cls.kind] = cls
+
+
+class Part(BaseModel):
+    """A field group inside messages."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+def encode(message: Message, blobs: list[bytes] | None = None) -> list[bytes]:
+    """The frames of `message`."""
+    body = msgpack.packb(message.model_dump(by_alias=True), use_bin_type=True, unicode_errors="surrogatepass")
+    return [WIRE_VERSION, message.kind, body, *(blobs or [])]
+
+
+def decode(frames: list[bytes]) -> tuple[Message, list[bytes]]:
+    """The message and blobs in `frames`. WireError, in one sentence, for anything that is none."""
+    if len(frames) < 3:
+        raise WireError(f"a message has {len(frames)} frames: it needs version, kind and body")
+    version, kind, body = (bytes(frame) if len(frame) <= MAX_BODY else b"" for frame in frames[:3])
+    if version != WIRE_VERSION:
+        raise WireError(f"the wire version is {version[:40]!r}: this side speaks {WIRE_VERSION!r}, so upgrade one of us")
+    message_class = KINDS.get(kind)
+    if message_class is None:
+        raise WireError(f"the kind {kind[:40]!r} is unknown: see docs/protocol.md")
+    try:
+        fields = msgpack.unpackb(body, raw=False, unicode_errors="surrogatepass", strict_map_key=True)
+        return message_class.model_validate(fields), frames[3:]
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in fault["loc"])
+        raise WireError(f"{kind.decode()}.{field}: {fault['msg']}") from None
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise WireError(f"the body of {kind.decode()} is no msgpack map: {error}") from None
+
+
+class Refused(Message):
+    """any -> any: the message before could not be accepted; `reason` says why in one sentence. Nothing was done."""
+
+    about: str
+    reason: str
+
+
+# --- orders: workers and the proxy <-> broker ------------------------------------------------------------------------
+
+
+class Holding(Part):
+    """What a worker holds: a try under its lease, and where in it it is. `past_actions`: only grading is left."""
+
+    key: RolloutKey
+    lease: int
+    phase: Phase
+    step: int
+    past_actions: bool = False
+
+
+class Assignment(Part):
+    """A try that a worker should hold. `task` is an OSWorld task; `domain`, `meta` and `task_id` are echoed in the row."""
+
+    key: RolloutKey
+    task_id: str
+    domain: str | None
+    task: dict[str, Any]
+    max_steps: int
+    meta: Any = None
+
+
+class Beat(Message):
+    """worker -> broker: how the worker is and what it holds, repeated every second or so, at once on a change. Idempotent.
+
+    `boot` is random per process: a new one means that what the old one held is lost. `ready`: the desktop passed its
+    self-check and the last row is stored, so a new try may be held. `stored` is the last key that was seen stored.
+    `built` counts the desktops this process built, `build_failures` those that did not pass the self-check.
+    """
+
+    worker: str
+    boot: str
+    ready: bool
+    phase: Phase
+    holds: Holding | None
+    stored: RolloutKey | None
+    built: int
+    build_failures: int
+    message: str = ""
+
+
+class Order(Message):
+    """broker -> worker: what the worker should hold; the answer to a beat, also sent early. Idempotent.
+
+    `assign` repeats until it is held. `stop` ends the held try in a row, `drop` ends it without one. `rebuild` asks for
+    desktop number `rebuild` (so that a repeat asks for no second one). `leave`: exit when nothing is held.
+    """
+
+    boot: str
+    assign: Assignment | None = None
+    held: RolloutKey | None = None
+    stop: StopReason | None = None
+    drop: bool = False
+    rebuild: int = 0
+    leave: bool = False
+
+
+class ProxyBeat(Message):
+    """proxy -> broker: how the model server is, every second and at once on a change. Idempotent."""
+
+    boot: str
+    state: Literal["up", "down", "paused"]
+    queued: int
+    running: int
+    down_s: float
+    message: str = ""
+    gave_up: bool = False
+
+
+class ProxyOrder(Message):
+    """broker -> proxy: the answer to a ProxyBeat."""
+
+    boot: str
+
+
+# --- policy: worker <-> proxy ----------------------------------------------------------------------------------------
+
+
+class BlobName(Part):
+    """A blob frame's name: its hash, its bytes, and whether it is a chat message (canonical JSON) or an image (PNG)."""
+
+    sha256: str
+    size: int
+    type: Literal["message", "image"]
+
+
+class CallId(Part):
+    """A model call's id: the same id and digest always get the same answer. Hashable."""
+
+    rollout: str
+    lease: int
+    step: int
+    digest: str
+
+
+class CallAsk(Message):
+    """worker -> proxy: answer this call; asked again until answered. Blobs: what the proxy has not seen yet.
+
+    `params` is the body less `messages` and `model`; the proxy adds the model in force. `deadline_s` is what is left of
+    the rollout's own time: the running HTTP attempt is ended when it has used that much.
+    """
+
+    call: CallId
+    messages: list[str]
+    params: dict[str, Any]
+    deadline_s: float | None
+    blobs: list[BlobName]
+
+
+class CallPending(Message):
+    """proxy -> worker: not yet. Seconds spent so far in each state; `queued`, `down` and `paused` stop the rollout's clock."""
+
+    call: CallId
+    state: Literal["queued", "running", "down", "paused"]
+    queued_s: float
+    running_s: float
+    down_s: float
+    paused_s: float
+
+
+class CallNeeds(Message):
+    """proxy -> worker: ask again with these blobs."""
+
+    call: CallId
+    hashes: list[str]
+
+
+class CallReply(Message):
+    """proxy -> worker: the completion, kept until the next step."""
+
+    call: CallId
+    response: StepResponse
+    params: dict[str, Any]
+    body_sha256: str
+    prompt: PromptRecord | None
+    model: ModelUse
+
+
+class CallFailed(Message):
+    """proxy -> worker: no completion will come of this call. `type` is a short cause, `deadline` the rollout's time-out."""
+
+    call: CallId
+    type: str
+    message: str
+    queued_s: float
+
+
+class CallCancel(Message):
+    """worker -> proxy: drop or abort this call and forget the rollout; asked again until `CallGone`."""
+
+    call: CallId
+
+
+class CallGone(Message):
+    """proxy -> worker: nothing of this rollout is held any more."""
+
+    call: CallId
+
+
+# --- rows: workers and the broker <-> sink ---------------------------------------------------------------------------
+
+
+class PutBlobs(Message):
+    """worker -> sink: store these blobs, one frame each. Idempotent."""
+
+    blobs: list[BlobName]
+
+
+class BlobsStored(Message):
+    """sink -> worker: these blobs are renamed into place and fsynced."""
+
+    hashes: list[str]
+
+
+class PutRow(Message):
+    """worker or broker -> sink: append this row (a Draft); sent again until stored. Idempotent by the row's key."""
+
+    row: dict[str, Any]
+
+
+class FeedRow(Part):
+    """What the feed says of a stored row: its number in the file (from 1), key, outcome, status, reward."""
+
+    n: int
+    key: RolloutKey
+    outcome: Outcome
+    status: Status
+    reward: float | None
+
+
+class RowStored(Message):
+    """sink -> worker or broker: the row that stands under this key. `duplicate`: it was there before."""
+
+    row: FeedRow
+    duplicate: bool
+
+
+class BlobsNeeded(Message):
+    """sink -> worker: the row of this key names blobs that are not stored; send them, then the row again."""
+
+    key: RolloutKey
+    hashes: list[str]
+
+
+class FeedAsk(Message):
+    """broker -> sink: rows after number `after`, `limit` at most. Also subscribes the asker to early pushes."""
+
+    after: int
+    limit: int = 500
+
+
+class Feed(Message):
+    """sink -> broker: consecutive rows, and `last`, the number of the last row in the file."""
+
+    rows: list[FeedRow]
+    last: int
+
+
+class PutDesktopEvent(Message):
+    """broker -> sink: append to desktops.jsonl; sent again until stored. Idempotent by `id`."""
+
+    id: str
+    desktop: str
+    event: Literal["rebuilt", "out"]
+    at: str
+    reason: str
+
+
+class DesktopEventStored(Message):
+    """sink -> broker: the event is on disk."""
+
+    id: str
+
+
+# --- control: trainers and the command line <-> broker ---------------------------------------------------------------
+
+
+class StatusAsk(Message):
+    """client -> broker: how is the run? Idempotent."""
+
+    id: str
+
+
+class GroupCounts(Part):
+    """Groups by how they stand: `closed`, `short` (ended without closing), `open`."""
+
+    total: int
+    closed: int
+    short: int
+    open: int
+
+
+class RunStatus(Message):
+    """broker -> client: where the run stands. `state` ends in `finished` or `stopped` (resumable, `reason` says why)."""
+
+    id: str
+    state: Literal["running", "stopping", "finished", "stopped"]
+    reason: str
+    groups: GroupCounts
+    rows: dict[str, int]
+    attempts_total: int
+    attempts_ended: int
+    desktops: dict[str, int]
+    """Live desktops by phase, and `out`."""
+    policy: Literal["up", "down", "paused", "unknown"]
+    policy_message: str
+    queued: int
+    running: int
+
+
+class StopAsk(Message):
+    """client -> broker: stop, resumable: what only has its grading left ends in a row, the rest is dropped. Idempotent."""
+
+    id: str
+    reason: str = Field(min_length=1)
