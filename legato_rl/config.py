@@ -97,14 +97,17 @@ class FakeConfig(Frozen):
     reset_s: Seconds = 0.05
     act_s: Seconds = 0.01
     settle_s: Seconds = 0.01
-    """The wait for the screen after an action, and after a reset."""
+    """The wait for the screen after a reset, after an action, and before the evaluation."""
     eval_s: Seconds = 0.01
     tail: Annotated[float, Field(ge=0, le=3)] = 0.0
     """Sigma of the log-normal factor on every wait (mean 1): 0 is constant, 1 has a long tail."""
+    photo_kb: Annotated[int, Field(ge=0, le=16384)] = 0
+    """KiB of photo-like noise in the wallpaper, so that a screenshot weighs as much as a real desktop's (about 1000)."""
     fail_boot: Rate = 0.0
     fail_reset: Rate = 0.0
     fail_observe: Rate = 0.0
     fail_act: Rate = 0.0
+    """The action is done and its answer is lost."""
     fail_evaluate: Rate = 0.0
     """The desktop breaks while evaluating (a desktop failure)."""
     bug_evaluate: Rate = 0.0

@@ -61,7 +61,8 @@ StopReason = Literal["group_closed", "asked"]
 class Record(BaseModel):
     """Frozen, and strict about unknown fields: a record is exactly what its schema says."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    # A NaN must stay one, so that writing it as JSON fails; pydantic's default makes it null where the type is open.
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, ser_json_inf_nan="constants")
 
 
 class RolloutKey(Record):

@@ -13,10 +13,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
 from legato_rl.clock import SYSTEM_CLOCK, Clock
-from legato_rl.errors import ExitCode, LegatoError
+from legato_rl.errors import ConfigError, ExitCode, LegatoError
 from legato_rl.sockets import Bell
 
 GUARD_S = 1.0
@@ -78,3 +79,10 @@ def run_role(name: str, body: Callable[[Quit], None]) -> None:
         log.exception("ended by an exception that nobody expected")
         sys.exit(ExitCode.BUG)
     sys.exit(ExitCode.DONE)
+
+
+def run_folder() -> Path:
+    """The one argument of a role's program. ConfigError where it is not there."""
+    if len(sys.argv) != 2:
+        raise ConfigError(f"{Path(sys.argv[0]).name} takes one argument, the run folder: {len(sys.argv) - 1} were given")
+    return Path(sys.argv[1])

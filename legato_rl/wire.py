@@ -355,3 +355,11 @@ class StopAsk(Message):
 
     id: str
     reason: str = Field(min_length=1)
+
+
+class DesktopOut(Message):
+    """client -> broker: a worker's process does not stay up, says its supervisor; its desktop is out. Idempotent."""
+
+    id: str
+    desktop: str
+    reason: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
 from install_vllm import install
 from serve_vllm import VllmServer, serve
 

@@ -2,11 +2,11 @@
 
     make_tiny_model.py --out DIR [--seed N]
 
-Writes what `vllm serve DIR --load-format auto` needs: a Qwen3-VL of two text layers and one vision layer with seeded random
-weights, a tokenizer of 256 byte tokens and Qwen's special tokens, Qwen's chat layout and its image processor. The
-architecture is the published one, so image resizing, image token counts, prefix caching and the HTTP API are those of a large
-model of the family; what it says is noise. The weights have a realistic spread, so a `transformers` forward pass
-confirms its logprobs. Runs in vLLM's own environment (torch, transformers).
+Writes what `vllm serve DIR --load-format auto` needs: a Qwen3-VL of two text layers and one vision layer with seeded
+random weights, a tokenizer of 256 byte tokens and a few of Qwen's special tokens, Qwen's chat layout and its image
+processor. The architecture is the published one, so image sizes, image token counts, prefix caching and the HTTP API
+are those of a large model of the family; what it says is noise. The weights have a realistic spread, so that a forward
+pass by `transformers` confirms its logprobs. Runs in vLLM's own environment (torch, transformers).
 """
 
 from __future__ import annotations
@@ -27,14 +27,11 @@ MERGE = 2
 PIXELS = {"shortest_edge": 64 * 32 * 32, "longest_edge": 4096 * 32 * 32}
 """Smallest and largest area of an image after the processor's resize, in pixels."""
 
-SPECIAL = (
-    "<|endoftext|> <|im_start|> <|im_end|> <|object_ref_start|> <|object_ref_end|> <|box_start|> <|box_end|> "
-    "<|quad_start|> <|quad_end|> <|vision_start|> <|vision_end|> <|vision_pad|> <|image_pad|> <|video_pad|>"
-).split()
-PLAIN = (
-    "<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> <|fim_pad|> <|repo_name|> <|file_sep|> "
-    "<tool_response> </tool_response> <think> </think>"
-).split()
+SPECIAL = [
+    *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
+    *("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"),
+]
+PLAIN = ["<tool_call>", "</tool_call>", "<think>", "</think>"]
 """Added tokens that stay in the text when special tokens are skipped."""
 IDS = {name: 256 + i for i, name in enumerate(SPECIAL + PLAIN)}
 

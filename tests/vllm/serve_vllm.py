@@ -14,7 +14,6 @@ from pathlib import Path
 
 import psutil
 import requests
-
 from install_vllm import Install
 
 MODEL = "tiny-qwen-vl"
@@ -64,9 +63,9 @@ def serve(install: Install, log: Path) -> Iterator[VllmServer]:
 
 
 def _command(install: Install, port: int) -> list[str]:
-    # setpriv: a test session that is itself killed takes the server with it
+    # setpriv: a test session that is itself killed takes the server with it (TERM, since KILL would orphan the engine)
     return [
-        *("setpriv", "--pdeathsig", "KILL", "--", str(install.vllm), "serve", str(install.model)),
+        *("setpriv", "--pdeathsig", "TERM", "--", str(install.vllm), "serve", str(install.model)),
         *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", MODEL),
         *("--load-format", "auto", "--enforce-eager", "--max-model-len", "65536", "--max-num-seqs", "8"),
         *("--enable-prefix-caching", "--enable-prompt-tokens-details"),

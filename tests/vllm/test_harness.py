@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import requests
 from PIL import Image, ImageDraw
-
 from serve_vllm import VllmServer
 
 pytestmark = pytest.mark.vllm

@@ -1,0 +1,268 @@
+"""What is to be done about the calls? PURE: asks, ends of attempts and the time in; orders for the shell out.
+
+`calls.py` says what may follow what, `admission.py` who may go, `outage.py` whether the server is there. This joins
+them: what is aborted and forgotten when a call ends, and which end of an attempt spends a retry.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from legato_rl.broker.proxy.admission import Admission, Ticket
+from legato_rl.broker.proxy.calls import IN_WORK, Call, Event, State, next_state
+from legato_rl.broker.proxy.outage import Outage, Standing
+from legato_rl.policy.verdicts import Action, Verdict
+from legato_rl.prompt_ids import PromptHistory
+from legato_rl.wire import CallAsk, CallFailed, CallId, CallPending, CallReply
+
+SILENCE_S = 10.0
+"""Seconds after which a call in work that nobody repeats is dropped or aborted."""
+KEEP_S = 1800.0
+"""Seconds that an answer is kept for a next step: more than the deadlines between two steps add up to."""
+
+RETRY_FREE = frozenset({Action.RETRY_FRESH, Action.WITHOUT_IDS, Action.DOWN, Action.CANCELLED})
+"""The ends after which a call takes its place in the queue back and no retry is spent."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Send this call to the server as attempt `token`."""
+
+    call: Call
+    token: int
+
+
+@dataclass(frozen=True)
+class Abort:
+    """Close the connection of attempt `token`; its end is still to be reported."""
+
+    token: int
+
+
+@dataclass(frozen=True)
+class Tell:
+    """The call has its answer: tell the peer."""
+
+    call: Call
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Nothing of this rollout is held any more."""
+
+    rollout: str
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Ask the server's health, and report it with `probed`."""
+
+
+Order = Start | Abort | Tell | Forget | Probe
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A usable completion: the reply (its waits and attempts not filled in), and the rollout's ids up to it."""
+
+    reply: CallReply
+    after: PromptHistory
+
+
+class Core:
+    """All calls of the run. Every method takes `now` in monotonic seconds and returns what the shell has to do."""
+
+    def __init__(self, max_inflight: int, retries: int, server_wait: float) -> None:
+        self.server = Outage(server_wait)
+        self.admission = Admission(max_inflight, self.server)
+        self.calls: dict[str, Call] = {}
+        self.retries = retries
+        self.counts: Counter[str] = Counter()
+        """Late, outdated and silent events, and ends of attempts by type: for the log."""
+        self._attempts: dict[int, Call] = {}
+
+    def ask(self, ask: CallAsk, peer: bytes, now: float) -> tuple[Call | None, list[Order]]:
+        """The call that is held after this ask; None where the ask is outdated and gets no answer."""
+        call = self.calls.get(ask.call.rollout)
+        if call is None:
+            return self._hold(Call(ask, peer, now)), []
+        event = call.event_of(ask.call)
+        if event is not Event.REPLACED:
+            call.apply(event)
+            self.counts[event.value] += 1
+            if event is Event.OUTDATED:
+                return None, []
+            call.peer, call.seen = peer, now
+            return call, []
+        orders = self._drop(call, event, now)
+        return self._hold(Call(ask, peer, now, before=call.history_for(ask.call))), [*orders, *self._admit(now)]
+
+    def gathered(self, call: Call, now: float) -> list[Order]:
+        """All of the call's prompt is here."""
+        call.apply(Event.GATHERED)
+        call.ticket = self.admission.enter(call.id.rollout, call.ask.deadline_s, now)
+        return [*self._expire(now), *self._admit(now)]
+
+    def cancel(self, call_id: CallId, now: float) -> list[Order]:
+        """Forget the rollout of `call_id`, unless another lease holds it by now."""
+        call = self.calls.get(call_id.rollout)
+        if call is None:
+            next_state(State.NOT_HELD, Event.CANCELLED, call_id.rollout)
+            return []
+        if call.id.lease != call_id.lease:
+            call.apply(Event.OUTDATED)
+            self.counts["outdated"] += 1
+            return []
+        return [*self._drop(call, Event.CANCELLED, now), Forget(call_id.rollout), *self._admit(now)]
+
+    def completed(self, token: int, done: Completed, now: float) -> list[Order]:
+        """Attempt `token` brought a usable completion."""
+        call = self._current(token)
+        self.server.completion(now)
+        if call is None or call.ticket is None:
+            return self._admit(now)
+        call.apply(Event.COMPLETED)
+        ticket = call.ticket
+        self.admission.leave(ticket, now)
+        use = done.reply.model.model_copy(update={"queued_s": ticket.standing_s, "attempts": ticket.attempts})
+        call.answer, call.after = done.reply.model_copy(update={"model": use}), done.after
+        return [Tell(call), *self._admit(now)]
+
+    def ended(self, token: int, verdict: Verdict, now: float) -> list[Order]:
+        """Attempt `token` ended without a usable completion."""
+        self.counts[verdict.type] += 1
+        call = self._current(token)
+        if verdict.action is Action.DOWN:
+            self.server.lost(verdict.message, now)
+            self.admission.set_clocks(now)
+        if call is None or call.ticket is None:
+            return self._admit(now)
+        ticket = call.ticket
+        if verdict.action is Action.FAIL or (verdict.action is Action.RETRY and self._spent(ticket)):
+            call.apply(Event.REFUSED)
+            return [*self._fail(call, ticket, verdict.type, verdict.message, now), *self._admit(now)]
+        if verdict.action in RETRY_FREE:
+            call.apply(Event.RETURNED)
+            self.admission.requeue(ticket, now)
+        else:
+            call.apply(Event.DELAYED)
+            self.admission.pause(ticket, now)
+        return self._admit(now)
+
+    def probed(self, healthy: bool, why: str, now: float) -> list[Order]:
+        """What the server's health is.
+
+        A second bad sign in a row means that what is in the air will not be answered; one alone may be a busy server.
+        """
+        was_down = self.server.down
+        self.server.probed(healthy, why, now)
+        self.admission.set_clocks(now)
+        if healthy:
+            return self._admit(now)
+        return self._recall(now) if was_down else []
+
+    def tick(self, now: float) -> list[Order]:
+        """What time alone asks for."""
+        orders: list[Order] = []
+        for call in list(self.calls.values()):
+            if now - call.seen >= (SILENCE_S if call.state in IN_WORK else KEEP_S):
+                self.counts["silent"] += 1
+                orders += [*self._drop(call, Event.SILENT, now), Forget(call.id.rollout)]
+        orders += self._expire(now)
+        for ticket in self.admission.rested(now):
+            self.calls[ticket.rollout].apply(Event.RESTED)
+            self.admission.requeue(ticket, now)
+        if self.server.probe_due(now, bool(self.admission.slots)):
+            orders.append(Probe())
+        return [*orders, *self._admit(now)]
+
+    def pause(self, paused: bool, now: float) -> list[Order]:
+        """Stop admitting, or go on."""
+        self.server.paused = paused
+        self.admission.set_clocks(now)
+        return self._admit(now)
+
+    def pending(self, call: Call, now: float) -> CallPending:
+        """Where a call in work stands."""
+        ticket = call.ticket
+        if ticket is None:
+            raise ValueError(f"{call.id.rollout} is {call.state.value}: it has no ticket yet")
+        ticket.advance(now)
+        spent = {f"{clock}_s": seconds for clock, seconds in ticket.spent.items()}
+        return CallPending(call=call.id, state=ticket.clock, **spent)
+
+    @property
+    def standing(self) -> Standing:
+        """How the server stands."""
+        return self.server.standing
+
+    def _hold(self, call: Call) -> Call:
+        call.apply(Event.ASKED)
+        self.calls[call.id.rollout] = call
+        return call
+
+    def _drop(self, call: Call, event: Event, now: float) -> list[Order]:
+        """Let go of a call; its attempt, if one is in the air, is aborted."""
+        token = call.ticket.token if call.ticket is not None and call.state is State.RUNNING else None
+        if call.ticket is not None and call.state in IN_WORK:
+            self.admission.leave(call.ticket, now)
+        call.apply(event)
+        del self.calls[call.id.rollout]
+        return [] if token is None else [Abort(token)]
+
+    def _expire(self, now: float) -> list[Order]:
+        orders: list[Order] = []
+        for ticket in self.admission.expired(now):
+            call = self.calls[ticket.rollout]
+            if ticket.token is not None:
+                orders.append(Abort(ticket.token))
+            call.apply(Event.EXPIRED)
+            orders += self._fail(call, ticket, "rollout_timeout", "the rollout's time ended during this call", now)
+        return orders
+
+    def _fail(self, call: Call, ticket: Ticket, type_: str, message: str, now: float) -> list[Order]:
+        self.admission.leave(ticket, now)
+        call.answer = CallFailed(call=call.id, type=type_, message=message, queued_s=ticket.standing_s)
+        return [Tell(call)]
+
+    def _spent(self, ticket: Ticket) -> bool:
+        """Whether a failure of a healthy server finds no retry left. One that overlapped an outage spends none."""
+        if ticket.outages == self.server.outages and not self.server.down:
+            ticket.retries += 1
+        return ticket.retries > self.retries
+
+    def _recall(self, now: float) -> list[Order]:
+        """Abort what is in the air and queue it again, each call in its place."""
+        orders: list[Order] = []
+        for ticket in list(self.admission.tickets.values()):
+            if ticket.token is not None:
+                orders.append(Abort(ticket.token))
+                self.calls[ticket.rollout].apply(Event.RETURNED)
+                self.admission.requeue(ticket, now)
+        return orders
+
+    def _current(self, token: int) -> Call | None:
+        """The call whose attempt `token` is, where it still waits for it. Frees the attempt's slot."""
+        self.admission.free(token)
+        call = self._attempts.pop(token, None)
+        if call is None or call.ticket is None:
+            raise ValueError(f"attempt {token} ended, but was never ordered or ended before")
+        if self.calls.get(call.id.rollout) is call and call.state is State.RUNNING and call.ticket.token == token:
+            return call
+        self.counts["late"] += 1
+        holder = self.calls.get(call.id.rollout)
+        if holder is None:
+            next_state(State.NOT_HELD, Event.LATE, call.id.rollout)
+        else:
+            holder.apply(Event.LATE)
+        return None
+
+    def _admit(self, now: float) -> list[Order]:
+        orders: list[Order] = []
+        while (ticket := self.admission.admit(now)) is not None and ticket.token is not None:
+            call = self.calls[ticket.rollout]
+            call.apply(Event.ADMITTED)
+            self._attempts[ticket.token] = call
+            orders.append(Start(call, ticket.token))
+        return orders

@@ -1,0 +1,193 @@
+"""How does the proxy meet the others? SHELL: polls its sockets and its pool, feeds the core, does what it orders."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from itertools import chain
+from secrets import token_hex
+
+from legato_rl.broker.proxy.calls import Call, State, check_ask
+from legato_rl.broker.proxy.core import Abort, Completed, Core, Forget, Order, Probe, Start, Tell
+from legato_rl.broker.proxy.fragments import Fragments
+from legato_rl.broker.proxy.job import IDS_KEY, Job
+from legato_rl.broker.proxy.pool import Ended, Pool, Probed
+from legato_rl.clock import Clock
+from legato_rl.config import Settings
+from legato_rl.policy.verdicts import Action
+from legato_rl.role import Quit
+from legato_rl.sockets import Client, Received, Server, wait
+from legato_rl.wire import CallAsk, CallCancel, CallGone, CallNeeds, ProxyBeat, ProxyOrder, Refused
+
+log = logging.getLogger("legato_rl.proxy")
+
+TICK_S = 0.25
+BEAT_S = 1.0
+UNHEALTHY = "the server fails its health check; look at its log"
+
+
+@dataclass
+class Policy:
+    """The policy in force: what attempts that leave now ask for, and are stamped with."""
+
+    model: str
+    version: str
+    with_ids: bool = True
+    """False once the server refused `return_token_ids` and answered without it."""
+
+
+class Tick:
+    """Time has passed."""
+
+
+News = Ended | Probed | Received | Tick
+
+
+def inflight(settings: Settings) -> int:
+    """Attempts in the air at most: a desktop has one call at a time, so more would never be used."""
+    return min(settings.max_inflight or settings.desktops, settings.desktops)
+
+
+class ProxyServer:
+    """The proxy's loop over `calls` (endpoint `policy`), its connection to the broker's `orders`, and the pool."""
+
+    def __init__(self, settings: Settings, calls: Server, orders: Client, pool: Pool, clock: Clock) -> None:
+        asked = settings.policy
+        self._core = Core(inflight(settings), asked.retries, asked.server_wait)
+        self._fragments = Fragments(settings.fragment_mb * 2**20)
+        self._policy = Policy(asked.model, asked.version)
+        self._timeout_s = asked.step_timeout
+        self._calls = calls
+        self._orders = orders
+        self._pool = pool
+        self._clock = clock
+        self._boot = token_hex(8)
+        self._beat: ProxyBeat | None = None
+        self._beat_at = 0.0
+        self._ids_refused: set[str] = set()
+        """Rollouts whose call is asked again without ids."""
+        self.faults = 0
+
+    def run(self, quit_: Quit) -> None:
+        """Serve until asked to end."""
+        while not quit_.asked:
+            self.step()
+            wait([self._calls, self._orders, self._pool.bell, quit_.bell], TICK_S)
+
+    def step(self) -> None:
+        """Take in what is here, then do what time asks for."""
+        tick: list[News] = [Tick()]
+        for news in chain(self._pool.results(), self._calls.receive(), self._orders.receive(), tick):
+            self._dispatch(news)
+        self._send_beat()
+
+    def _dispatch(self, news: News) -> None:
+        # The one place where a fault of a peer, or of a table, is caught: logged, counted, and nothing goes down.
+        try:
+            for order in self._handle(news):
+                self._do(order)
+        except Exception as error:
+            self.faults += 1
+            name = type(news.message if isinstance(news, Received) else news).__name__
+            log.exception("could not take in a %s", name)
+            if isinstance(news, Received) and news.peer:
+                self._calls.send(news.peer, Refused(about=name, reason=str(error)))
+
+    def _handle(self, news: News) -> list[Order]:
+        now = self._clock.monotonic()
+        match news:
+            case Tick():
+                return self._core.tick(now)
+            case Probed(healthy=healthy):
+                return self._core.probed(healthy, UNHEALTHY, now)
+            case Ended():
+                return self._take_end(news, now)
+            case Received(message=CallAsk() as ask):
+                return self._take_ask(ask, news, now)
+            case Received(message=CallCancel(call=call)):
+                orders = self._core.cancel(call, now)
+                self._calls.send(news.peer, CallGone(call=call))
+                return orders
+            case Received(message=ProxyOrder()):
+                return []
+            case Received(message=Refused() as refused):
+                log.error("a %s was refused: %s", refused.about, refused.reason)
+                return []
+            case Received(message=other):
+                raise ValueError(f"the proxy takes no {type(other).__name__}")
+
+    def _take_ask(self, ask: CallAsk, received: Received, now: float) -> list[Order]:
+        check_ask(ask)
+        call, orders = self._core.ask(ask, received.peer, now)
+        if call is None:
+            return orders
+        rollout = ask.call.rollout
+        if call.ask is ask:
+            self._ids_refused.discard(rollout)
+            self._fragments.hold(rollout, ask.messages)
+        if call.state is State.GATHERING:
+            self._fragments.feed(rollout, ask.blobs, received.blobs)
+            missing = self._fragments.missing(rollout)
+            if missing:
+                self._calls.send(received.peer, CallNeeds(call=call.id, hashes=missing))
+                return orders
+            orders += self._core.gathered(call, now)
+        self._calls.send(received.peer, call.answer or self._core.pending(call, now))
+        return orders
+
+    def _take_end(self, ended: Ended, now: float) -> list[Order]:
+        job, result = ended.job, ended.result
+        rollout = job.call.rollout
+        if isinstance(result, Completed):
+            if self._policy.with_ids and IDS_KEY not in job.params:
+                self._policy.with_ids = False
+                log.warning("the server refuses %s: from now on it is not asked for", IDS_KEY)
+            return self._core.completed(job.token, result, now)
+        if result.action is Action.WITHOUT_IDS:
+            self._ids_refused.add(rollout)
+        elif result.action is not Action.CANCELLED:
+            log.warning("%s step %d: %s: %s", rollout, job.call.step, result.action.value, result.message)
+        return self._core.ended(job.token, result, now)
+
+    def _do(self, order: Order) -> None:
+        match order:
+            case Start(call=call, token=token):
+                self._pool.start(self._job(call, token))
+            case Abort(token=token):
+                self._pool.abort(token)
+            case Tell(call=call):
+                self._fragments.unpin(call.id.rollout)
+                if call.answer is not None:
+                    self._calls.send(call.peer, call.answer)
+            case Forget(rollout=rollout):
+                self._fragments.forget(rollout)
+                self._ids_refused.discard(rollout)
+            case Probe():
+                self._pool.probe()
+
+    def _job(self, call: Call, token: int) -> Job:
+        params = {**call.ask.params, "model": self._policy.model}
+        if not self._policy.with_ids or call.id.rollout in self._ids_refused:
+            params.pop(IDS_KEY, None)
+        prompt = self._fragments.prompt(call.id.rollout)
+        return Job(token, call.id, params, prompt, call.before, self._policy.version, self._timeout_s)
+
+    def _send_beat(self) -> None:
+        now = self._clock.monotonic()
+        server = self._core.server
+        beat = ProxyBeat(
+            boot=self._boot,
+            state=server.standing,
+            queued=self._core.admission.waiting(),
+            running=len(self._core.admission.slots),
+            down_s=server.down_s(now),
+            message=server.message,
+            gave_up=server.gave_up(now),
+        )
+        last = self._beat
+        changed = last is None or (beat.state, beat.gave_up) != (last.state, last.gave_up)
+        if changed and last is not None:
+            log.warning("the policy is %s %s", beat.state, beat.message)
+        if changed or now - self._beat_at >= BEAT_S:
+            self._orders.send(beat)
+            self._beat, self._beat_at = beat, now

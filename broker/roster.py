@@ -1,0 +1,134 @@
+"""Which worker is alive, what should it hold, and is its desktop healthy? PURE: events and `now` in; no socket, clock.
+
+Health is counted by outcome (design 4.7): after FAILURES_TO_REBUILD desktop failures in a row a rebuild is ordered;
+a desktop whose rebuilds bring no graded row, MOST_REBUILDS times, is out at the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from legato_rl.records import DESKTOP_OUTCOMES, GRADED_OUTCOMES, Outcome, RolloutKey
+from legato_rl.wire import Beat
+
+SILENCE_S = 30.0
+"""Seconds without a beat after which a worker counts as gone."""
+FAILURES_TO_REBUILD = 2
+MOST_REBUILDS = 3
+
+
+@dataclass
+class Worker:
+    """One worker as its beats tell it. `expected` is what it should hold; `rebuild` the number of the last one ordered."""
+
+    name: str
+    beat: Beat
+    heard_at: float
+    expected: RolloutKey | None = None
+    silent: bool = False
+    failures: int = 0
+    rebuilds: int = 0
+    rebuild: int = 0
+    build_failures: int = 0
+    out: str | None = None
+    """Why the desktop takes no more work; None while it does."""
+
+
+@dataclass(frozen=True)
+class HealthChange:
+    """A desktop was ordered to be rebuilt, or is out."""
+
+    desktop: str
+    event: str
+    reason: str
+
+
+@dataclass
+class Roster:
+    """All workers that ever beat in this run."""
+
+    workers: dict[str, Worker] = field(default_factory=dict)
+    holders: dict[RolloutKey, str] = field(default_factory=dict)
+    """Who holds or held a key whose row is not stored yet; health is counted against it."""
+
+    def beat(self, beat: Beat, now: float) -> tuple[Worker, RolloutKey | None, list[HealthChange]]:
+        """Take in a beat: the worker, the key that its dead predecessor held, and what became of its desktop."""
+        worker = self.workers.get(beat.worker)
+        if worker is None:
+            worker = self.workers[beat.worker] = Worker(beat.worker, beat, now)
+        lost = None
+        if worker.beat.boot != beat.boot:
+            # A new process: what the old one held is lost, and it knows nothing of what that was told.
+            lost, worker.expected = worker.expected, None
+            worker.rebuild = 0
+            worker.build_failures = 0
+        worker.beat, worker.heard_at, worker.silent = beat, now, False
+        changes = []
+        while worker.build_failures < beat.build_failures and worker.out is None:
+            worker.build_failures += 1
+            changes += self._failed_rebuild(worker, f"the desktop did not pass its self-check: {beat.message}")
+        return worker, lost, changes
+
+    def expect(self, worker: Worker, key: RolloutKey | None) -> None:
+        """From now on `worker` should hold `key`."""
+        worker.expected = key
+        if key is not None:
+            self.holders[key] = worker.name
+
+    def silences(self, now: float) -> list[RolloutKey]:
+        """The keys held by workers that fell silent since the last call."""
+        lost = []
+        for worker in self.workers.values():
+            if not worker.silent and now - worker.heard_at > SILENCE_S:
+                worker.silent = True
+                if worker.expected is not None:
+                    lost.append(worker.expected)
+                    worker.expected = None
+        return lost
+
+    def stored(self, key: RolloutKey, outcome: Outcome) -> list[HealthChange]:
+        """A row is stored: free its holder and count its desktop's health."""
+        name = self.holders.pop(key, None)
+        if name is None:
+            return []
+        worker = self.workers[name]
+        if worker.expected == key:
+            worker.expected = None
+        if outcome in GRADED_OUTCOMES:
+            worker.failures = worker.rebuilds = 0
+        elif outcome in DESKTOP_OUTCOMES:
+            worker.failures += 1
+            if worker.failures >= FAILURES_TO_REBUILD and worker.out is None:
+                worker.failures = 0
+                return self._failed_rebuild(worker, f"{FAILURES_TO_REBUILD} desktop failures in a row", order=True)
+        return []
+
+    def _failed_rebuild(self, worker: Worker, reason: str, order: bool = False) -> list[HealthChange]:
+        if worker.rebuilds >= MOST_REBUILDS:
+            worker.out = reason
+            return [HealthChange(worker.name, "out", f"{reason}, after {MOST_REBUILDS} rebuilds")]
+        worker.rebuilds += 1
+        if not order:
+            # A worker whose self-check failed rebuilds by itself.
+            return [HealthChange(worker.name, "rebuilt", reason)]
+        worker.rebuild = worker.beat.built + 1
+        return [HealthChange(worker.name, "rebuilt", reason)]
+
+    def put_out(self, name: str, reason: str) -> tuple[RolloutKey | None, list[HealthChange]]:
+        """A worker whose process does not stay up (its supervisor says so): the key it held, and the change."""
+        worker = self.workers.get(name)
+        if worker is None:
+            beat = Beat(
+                worker=name, boot="", ready=False, phase="booting", holds=None, stored=None, built=0, build_failures=0
+            )
+            worker = self.workers[name] = Worker(name, beat, 0.0, silent=True)
+        if worker.out is not None:
+            return None, []
+        worker.out = reason
+        lost, worker.expected = worker.expected, None
+        return lost, [HealthChange(name, "out", reason)]
+
+    @property
+    def out(self) -> int:
+        """Desktops that are out."""
+        return sum(worker.out is not None for worker in self.workers.values())

@@ -1,0 +1,165 @@
+"""Where do rows and blobs lie, and when are they safe? DISK: the one writer of a run folder's records.
+
+A blob is stored when it was written to a temporary file, fsynced, renamed to its hash and its folder fsynced. The
+folders' fsyncs are shared by the blobs of one batch.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from legato_rl.canonical import image_hashes
+from legato_rl.errors import ConfigError, RecordError, SinkError
+from legato_rl.records import Draft
+from legato_rl.rundir import RunDir, sync_folder
+from legato_rl.wire import BlobName
+
+from .lines import Lines
+
+OnLine = Callable[[dict[str, Any]], None]
+
+
+class Store:
+    """A run folder, locked. Every method that returns has its result on the disk.
+
+    OSError from a method: nothing was acknowledged, the same call may be made again. SinkError: an fsync failed, and
+    the process must end.
+    """
+
+    def __init__(self, run: RunDir, on_row: OnLine, on_event: OnLine) -> None:
+        """Lock the folder and read the stored rows and desktop events in file order.
+
+        ConfigError where another sink holds the lock, RecordError where the folder is damaged, SinkError where it
+        cannot be written.
+        """
+        self._run = run
+        self._closing = ExitStack()
+        self._unsynced: set[Path] = set()
+        self._folders: dict[Path, int] = {}
+        try:
+            self._lock()
+            for folder in (run.images, run.messages):
+                self._open_folder(folder)
+            self.rows = Lines(run.rollouts, on_row, run.logs)
+            self._closing.callback(self.rows.close)
+            self.events = Lines(run.desktop_events, on_event, run.logs)
+            self._closing.callback(self.events.close)
+            sync_folder(run.root)
+        except OSError as error:
+            self.close()
+            raise SinkError(f"the sink cannot start: {explain(run.root, error)}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _lock(self) -> None:
+        fd = os.open(self._run.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._closing.callback(os.close, fd)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"{self._run.root} is locked by another sink: end that one, or use another folder"
+            ) from None
+
+    def _open_folder(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _part(folder).unlink(missing_ok=True)
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._closing.callback(os.close, fd)
+        self._folders[folder] = fd
+        # A predecessor may have died between a rename and this fsync; what is there is about to be told as stored.
+        os.fsync(fd)
+
+    def put_blobs(self, blobs: Iterable[tuple[BlobName, bytes]]) -> None:
+        """Store each of `blobs`, which were checked (drafts.check_blobs). One that is there is left as it is."""
+        for name, data in blobs:
+            path = self._path(name.type, name.sha256)
+            if not path.exists():
+                self._put(path, data)
+        self._sync_folders()
+
+    def _put(self, path: Path, data: bytes) -> None:
+        part = _part(path.parent)
+        try:
+            fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(fd, "wb", buffering=0) as file:
+                view = memoryview(data)
+                while view:
+                    view = view[file.write(view) :]
+                # Unlike a row's, a blob's failed fsync is no doubt for later: the file goes, and the blob comes again.
+                os.fsync(fd)
+            part.replace(path)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+        self._unsynced.add(path.parent)
+
+    def _sync_folders(self) -> None:
+        for folder in list(self._unsynced):
+            try:
+                os.fsync(self._folders[folder])
+            except OSError as error:
+                raise SinkError(f"fsync of {folder} failed ({error.strerror}): check the disk, then resume") from error
+            self._unsynced.discard(folder)
+
+    def missing(self, draft: Draft) -> list[str]:
+        """The hashes that `draft` names, itself or through its messages, and that are not stored; sorted."""
+        missing = set()
+        images = {draft.final_image} if draft.final_image else set()
+        for sha256 in {sha256 for step in draft.steps for sha256 in step.request.messages}:
+            path = self._run.message(sha256)
+            try:
+                images.update(image_hashes(json.loads(path.read_bytes())))
+            except FileNotFoundError:
+                missing.add(sha256)
+            except ValueError:
+                raise RecordError(f"{path} is damaged: remove it, and resume") from None
+        missing.update(sha256 for sha256 in images if not self._run.image(sha256).exists())
+        return sorted(missing)
+
+    def append_row(self, row: dict[str, Any]) -> None:
+        """Append `row` to rollouts.jsonl."""
+        # Blobs of a batch that failed half-way lie there unsynced, and the row may name them.
+        self._sync_folders()
+        self.rows.append(row)
+
+    def append_event(self, event: dict[str, Any]) -> None:
+        """Append `event` to desktops.jsonl."""
+        self.events.append(event)
+
+    def _path(self, type_: str, sha256: str) -> Path:
+        return self._run.image(sha256) if type_ == "image" else self._run.message(sha256)
+
+    def close(self) -> None:
+        """Close the files and release the lock."""
+        self._closing.close()
+
+
+def _part(folder: Path) -> Path:
+    """The one temporary file of `folder`: its writer is alone, so a crash leaves one at most."""
+    return folder / ".part"
+
+
+REMEDIES = {
+    errno.ENOSPC: "make space there",
+    errno.EDQUOT: "raise the quota or make space there",
+    errno.EROFS: "mount it writable",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the machine's limit of open files",
+    errno.EFBIG: "raise the limit of a file's size (ulimit -f)",
+    errno.EACCES: "give this user the right to write there",
+}
+
+
+def explain(folder: Path, error: OSError) -> str:
+    """`error` in one sentence with what to do about it."""
+    remedy = REMEDIES.get(error.errno or 0, "check the disk")
+    return f"{folder} cannot be written ({error.strerror}): {remedy}; nothing acknowledged is lost"

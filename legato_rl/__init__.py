@@ -1,0 +1,47 @@
+"""Graded desktop rollouts for computer-use RL, true to the token: the names that trainers use.
+
+Everything is imported when it is first asked for, so that `import legato_rl` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from legato_rl._version import __version__
+
+if TYPE_CHECKING:
+    from legato_rl import policy
+    from legato_rl.config import DesktopConfig, PolicyConfig
+    from legato_rl.errors import LegatoError
+    from legato_rl.export.steps import export_steps
+    from legato_rl.request import load_request
+    from legato_rl.run.api import collect
+
+__all__ = [
+    "DesktopConfig",
+    "LegatoError",
+    "PolicyConfig",
+    "__version__",
+    "collect",
+    "export_steps",
+    "load_request",
+    "policy",
+]
+
+_HOMES = {
+    "DesktopConfig": "legato_rl.config",
+    "LegatoError": "legato_rl.errors",
+    "PolicyConfig": "legato_rl.config",
+    "collect": "legato_rl.run.api",
+    "export_steps": "legato_rl.export.steps",
+    "load_request": "legato_rl.request",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "policy":
+        return import_module("legato_rl.policy")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,64 @@
+"""Which commands are there? `legato-rl …`, and the same as `legato rl …`. Each is imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from legato_rl._version import __version__
+from legato_rl.errors import ExitCode, LegatoError
+
+COMMANDS = {
+    "collect": ("legato_rl.cli.collect", "Run groups of rollouts and write them to a folder."),
+    "probe": ("legato_rl.cli.probe", "Show what a model server offers, and what training needs of it."),
+    "export": ("legato_rl.cli.export", "Write a run's steps as training samples."),
+    "profile": ("legato_rl.cli.profile", "Sum a run up: statuses, time, errors, tokens."),
+    "fake-policy": ("legato_rl.cli.fake_policy", "Serve the bundled model server, to try a set-up without a GPU."),
+}
+
+
+class Commands(click.Group):
+    """Imports a command when it is called, and turns the project's errors into one line and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(COMMANDS[cmd_name][0])
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # The list needs no command imported.
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except LegatoError as error:
+            click.echo(f"error: {error}", err=True)
+            sys.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(ExitCode.INTERRUPTED)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="legato-rl")
+def legato_rl() -> None:
+    """Collect graded desktop rollouts for computer-use RL, true to the token."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="legato")
+def legato() -> None:
+    """The legato tools."""
+
+
+legato.add_command(legato_rl, "rl")

@@ -1,0 +1,144 @@
+"""What does a person see while a run runs? A live display on a terminal, plain lines elsewhere; all of it on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from legato_rl.clock import SYSTEM_CLOCK, Clock
+from legato_rl.rundir import RunFile
+from legato_rl.wire import RunStatus
+
+LINE_S = 10.0
+"""Seconds between two plain lines when nothing changes that they tell."""
+COLOURS = {"ok": "green", "truncated": "green", "error": "red", "retried": "yellow", "cancelled": "dim", "surplus": "dim"}
+
+
+class Display:
+    """Tells where a run stands. `live` is the terminal's display, None for plain lines, `quiet` for nothing at all."""
+
+    def __init__(self, console: Console, live: Live | None, quiet: bool, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._console = console
+        self._live = live
+        self._quiet = quiet
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._told: tuple[object, ...] = ()
+        self._told_at = 0.0
+        self._bar = Progress(TextColumn("attempts"), BarColumn(bar_width=40), TextColumn("{task.completed}/{task.total}"))
+        self._task = self._bar.add_task("attempts", total=None)
+
+    def start(self, run: RunFile) -> None:
+        """The run was accepted: say what is started, and what the pre-flight found."""
+        if self._quiet:
+            return
+        settings = run.settings
+        self._console.print(
+            f"{run.run_id}: {settings.desktops} desktops ({settings.desktop.backend}), policy {settings.policy.model} "
+            f"{settings.policy.version} at {settings.policy.url}", highlight=False, soft_wrap=True,
+        )
+        for notice in run.engine.get("notices", []):
+            self._console.print(f"note: {notice}", style="yellow", highlight=False, soft_wrap=True)
+        self._began = self._clock.monotonic()
+
+    def show(self, status: RunStatus) -> None:
+        """The run stands here now."""
+        if self._quiet:
+            return
+        if self._live is not None:
+            self._live.update(self._panel(status))
+            return
+        now = self._clock.monotonic()
+        told = (status.groups.closed, status.groups.short, status.state, status.policy, status.desktops.get("out"))
+        if told != self._told or now - self._told_at >= LINE_S:
+            self._told, self._told_at = told, now
+            self._console.print(self._line(status), highlight=False, soft_wrap=True)
+
+    def end(self, summary: dict[str, Any], out: Path) -> None:
+        """The run is over: say what came of it and where it is."""
+        groups, rewards = summary["groups"], summary["rewards"]
+        mean = rewards["mean"]
+        self._console.print(
+            f"{groups['closed']} of {groups['asked']} groups closed, {groups['short']} short; "
+            f"{rewards['usable']} usable rollouts" + (f", mean reward {mean:.2f}" if mean is not None else "")
+            + f"; written to {out}", highlight=False, soft_wrap=True,
+        )
+        for notice in summary["notices"]:
+            self._console.print(f"note: {notice}", style="yellow", highlight=False, soft_wrap=True)
+
+    def _rate(self, status: RunStatus) -> tuple[float, float | None]:
+        """Usable rollouts per hour so far, and the seconds left if attempts go on ending as they did."""
+        elapsed = max(self._clock.monotonic() - self._began, 1e-9)
+        usable = status.rows.get("ok", 0) + status.rows.get("truncated", 0)
+        ended = status.attempts_ended
+        left = (status.attempts_total - ended) * elapsed / ended if ended else None
+        return usable * 3600 / elapsed, left
+
+    def _panel(self, status: RunStatus) -> RenderableType:
+        self._bar.update(self._task, total=status.attempts_total, completed=status.attempts_ended)
+        per_hour, left = self._rate(status)
+        groups = status.groups
+        table = Table.grid(padding=(0, 2))
+        table.add_row("groups", f"{groups.closed} closed, {groups.short} short, {groups.open} open")
+        rollouts = Text(", ").join(
+            Text(f"{count} {name}", style=COLOURS.get(name, "")) for name, count in sorted(status.rows.items())
+        )
+        table.add_row("rollouts", rollouts if status.rows else "none yet")
+        table.add_row("desktops", _counts(status.desktops))
+        table.add_row("policy", _policy(status))
+        table.add_row("pace", f"{per_hour:,.0f} rollouts per hour, {_duration(left)} left")
+        if status.state != "running":
+            table.add_row(status.state, status.reason)
+        return Group(self._bar, table)
+
+    def _line(self, status: RunStatus) -> str:
+        per_hour, left = self._rate(status)
+        groups = status.groups
+        parts = [
+            f"groups {groups.closed}/{groups.total} closed" + (f" {groups.short} short" if groups.short else ""),
+            f"attempts {status.attempts_ended}/{status.attempts_total}",
+            f"rollouts {_counts(status.rows)}",
+            f"desktops {_counts(status.desktops)}",
+            f"policy {_policy(status)}",
+            f"{per_hour:,.0f}/h, {_duration(left)} left",
+        ]
+        if status.state != "running":
+            parts.append(f"{status.state} {status.reason}".strip())
+        return " | ".join(parts)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()) if count) or "none yet"
+
+
+def _policy(status: RunStatus) -> str:
+    if status.policy == "up":
+        return f"up, {status.running} running, {status.queued} queued"
+    return f"{status.policy} {status.policy_message}".strip()
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown time"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Display]:
+    """A display for the length of a run, fit for where stderr goes."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield Display(console, None, quiet)
+        return
+    with Live(console=console, refresh_per_second=4, transient=False) as live:
+        yield Display(console, live, quiet)

@@ -1,0 +1,112 @@
+"""What does a run folder say? Its rows one at a time, its groups' ids, its desktop events. DISK, reads only.
+
+A run that is still going may be read: a last line that is not whole is a row being written, or one that a crash
+tore; it is counted in `torn_bytes` and is no row.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, NoReturn
+
+from pydantic import ValidationError
+
+from legato_rl.config import one_sentence
+from legato_rl.errors import RecordError
+from legato_rl.export.groups import RowFacts, facts_of
+from legato_rl.records import Rollout
+from legato_rl.rundir import RunDir
+
+
+class RowFile:
+    """`rollouts.jsonl` of one run, open for reading, one row in memory at a time. No file: no rows."""
+
+    def __init__(self, run: RunDir) -> None:
+        self._path = run.rollouts
+        self._file: BinaryIO | None = None
+        self.torn_bytes = 0
+        """Bytes after the last whole row; known when `rows` has ended."""
+
+    def __enter__(self) -> RowFile:
+        if self._path.exists():
+            self._file = self._path.open("rb")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        if self._file:
+            self._file.close()
+
+    def rows(self) -> Iterator[tuple[RowFacts, Rollout]]:
+        """Every whole row in file order, with its facts. RecordError, naming the line, for one that is no rollout."""
+        if self._file is None:
+            return
+        size = self._file.seek(0, os.SEEK_END)
+        self._file.seek(0)
+        offset = 0
+        for number, line in enumerate(self._file, start=1):
+            # A crash of the machine may leave a tail with its newline but without all of its bytes.
+            if not line.endswith(b"\n") or (offset + len(line) >= size and not _is_json(line)):
+                self.torn_bytes = len(line)
+                return
+            rollout = self._parse(line, number)
+            yield facts_of(rollout, number, offset), rollout
+            offset += len(line)
+
+    def row(self, facts: RowFacts) -> Rollout:
+        """The row that `facts` was taken from. Not while `rows` is going: both move through one file."""
+        assert self._file is not None, "facts come from rows() of an open file"
+        self._file.seek(facts.offset)
+        return self._parse(self._file.readline(), facts.line)
+
+    def _parse(self, line: bytes, number: int) -> Rollout:
+        """Read in two steps, since pydantic's own JSON reader refuses the lone surrogates that models do emit."""
+        try:
+            return Rollout.model_validate(json.loads(line, parse_constant=_refuse_constant))
+        except ValidationError as error:
+            raise RecordError(f"{self._path}, line {number}: {one_sentence(error)}") from None
+        except ValueError as error:
+            raise RecordError(f"{self._path}, line {number}: it is no JSON ({error})") from None
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def load_group_ids(run: RunDir) -> list[str]:
+    """The run's group ids, in order. RecordError where `tasks.jsonl` is missing or damaged."""
+    try:
+        return [task.group_id for task in run.load_tasks()]
+    except OSError as error:
+        raise RecordError(f"{run.tasks} cannot be read ({error.strerror}): the run folder is not complete") from None
+    except ValidationError as error:
+        raise RecordError(f"{run.tasks}: {one_sentence(error)}") from None
+
+
+def load_desktop_events(run: RunDir) -> list[dict[str, Any]]:
+    """The lines of `desktops.jsonl`: `desktop`, `event` (rebuilt, out), `at`, `reason`. None where there is no file."""
+    if not run.desktop_events.exists():
+        return []
+    lines = run.desktop_events.read_bytes().splitlines(keepends=True)
+    return [_event(line, run.desktop_events) for line in lines if line.endswith(b"\n")]
+
+
+def _event(line: bytes, path: Path) -> dict[str, Any]:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        event = None
+    if not isinstance(event, dict):
+        raise RecordError(f"{path}: {line[:80]!r} is no desktop event, which is a JSON object")
+    return event

@@ -1,0 +1,200 @@
+"""What does a model server give? One function for each question, asked of the server itself.
+
+Every function raises PolicyError, in one sentence, where the server gives no answer to judge by.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import secrets
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from PIL import Image
+
+from legato_rl.errors import PolicyError
+from legato_rl.policy.answer import Answer, read_answer
+from legato_rl.policy.client import PolicyClient
+from legato_rl.policy.verdicts import judge
+
+LogprobsMode = Literal["raw", "processed", "unknown"]
+"""Of which distribution logprobs are: the model's own, the one that was sampled from, or nobody can tell."""
+
+MOST_IMAGES = 20
+"""Images that a prompt of the default --image-max holds."""
+PICTURE = 64
+"""Pixels of a test image's side."""
+PROMPTS = ((MOST_IMAGES, 600), (10, 300), (5, 100), (2, 20), (1, 0))
+"""(images, words) of the long prompt, from the one that is asked first to those for a short context.
+
+The first has over 300 tokens of text, so that caches which hold whole blocks have some to hold.
+"""
+RARE_ID = 100
+"""A token id that every vocabulary has and no answer to the question starts with."""
+SURE = -0.01
+"""Logprobs above this are of something certain."""
+LEAST_GAP = 0.05
+"""Difference of two logprobs under which rounding hides the temperature."""
+
+_ENGINES = {
+    "vllm": ("//version", "version"),
+    "sglang": ("//get_server_info", "version"),
+    "llamacpp": ("//props", "build_info"),
+}
+"""Where an engine, named as it owns its models in /v1/models, tells its version."""
+
+
+@dataclass(frozen=True)
+class Models:
+    """What /v1/models says; `names` is None where the server has no such list."""
+
+    names: list[str] | None
+    max_model_len: int | None
+    owner: str | None
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The program that serves the model. None: it does not tell."""
+
+    name: str | None
+    version: str | None
+
+
+def models(client: PolicyClient) -> Models:
+    """The served models, and the context length of the policy's own."""
+    status, body = client.get("/models")
+    if status == 404:
+        return Models(None, None, None)
+    if status != 200:
+        verdict = judge(status, body)
+        raise PolicyError(verdict.type, verdict.message)
+    entries = _dict(_json(body)).get("data")
+    entries = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    own = next((entry for entry in entries if entry.get("id") == client.policy.model), {})
+    length = own.get("max_model_len")
+    owner = next((entry["owned_by"] for entry in (own, *entries) if isinstance(entry.get("owned_by"), str)), None)
+    return Models(
+        names=[str(entry.get("id")) for entry in entries],
+        max_model_len=length if isinstance(length, int) else None,
+        owner=owner,
+    )
+
+
+def engine(client: PolicyClient, owner: str | None) -> Engine:
+    """The engine and its version, as far as it tells them. `owner` is the model's in /v1/models."""
+    for name, (path, field) in _ENGINES.items():
+        if owner in _ENGINES and name != owner:
+            continue
+        try:
+            status, body = client.get(path)
+        except PolicyError:
+            continue
+        version = _dict(_json(body)).get(field) if status == 200 else None
+        if isinstance(version, str):
+            return Engine(name, version)
+    return Engine(owner, None)
+
+
+def text_call(client: PolicyClient) -> Answer:
+    """The answer to a short text."""
+    question = f"{secrets.token_hex(4)} Describe a computer screen in one sentence."
+    return read_answer(client.ask([{"role": "user", "content": question}], max_tokens=16))
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """How a prompt of images fared: how many one prompt may hold, and the answers to it, asked twice."""
+
+    images: int
+    first: Answer
+    second: Answer
+
+
+def pictures(client: PolicyClient) -> Pictures:
+    """Ask with 20 small images, or as many as the server takes, and then the same again."""
+    word = secrets.token_hex(4)
+    limit = MOST_IMAGES
+    refusal = PolicyError("too_many_images", "the server takes no image: serve a vision model")
+    for images, words in PROMPTS:
+        count = min(images, limit)
+        while count:
+            messages = [_picture_message(word, count, words)]
+            try:
+                first, second = (read_answer(client.ask(messages, max_tokens=4)) for _ in range(2))
+                return Pictures(count, first, second)
+            except PolicyError as error:
+                refusal = error
+                if error.type == "context_length":
+                    break
+                if error.type != "too_many_images":
+                    raise
+                told = re.search(r"(\d+) image", str(error))
+                limit = count = int(told[1]) if told and int(told[1]) < count else count // 2
+    raise refusal
+
+
+def logprobs_mode(client: PolicyClient) -> LogprobsMode:
+    """Whether logprobs are raw or processed.
+
+    A server that can be held to one token tells at once: processed, that token is certain. Of another, the distance of
+    two tokens' logprobs is compared at temperature 1 and 0.5: processed, it doubles.
+    """
+    messages = [{"role": "user", "content": "Describe a computer screen in one sentence."}]
+    try:
+        answer = read_answer(client.ask(messages, max_tokens=1, temperature=1.0, allowed_token_ids=[RARE_ID]))
+        if answer.token_ids == [RARE_ID] and answer.logprobs and answer.logprobs[0] is not None:
+            return "processed" if answer.logprobs[0] > SURE else "raw"
+    except PolicyError:
+        pass  # it refuses the field, so the other way is tried
+    try:
+        warm, cool = (
+            _top_logprobs(client.ask(messages, max_tokens=1, temperature=temperature, top_logprobs=5))
+            for temperature in (1.0, 0.5)
+        )
+    except PolicyError:
+        return "unknown"
+    both = sorted(warm.keys() & cool.keys(), key=lambda token: warm[token])
+    if len(both) < 2 or warm[both[-1]] - warm[both[0]] < LEAST_GAP:
+        return "unknown"
+    stretch = (cool[both[-1]] - cool[both[0]]) / (warm[both[-1]] - warm[both[0]])
+    return "processed" if stretch > 1.5 else "raw"
+
+
+def parser_took_all(answer: Answer) -> bool:
+    """Whether a reasoning parser at the server moved the whole text out of `content`."""
+    return answer.content is None and bool(answer.reasoning or len(answer.token_ids or ()) > 1)
+
+
+def _picture_message(word: str, images: int, words: int) -> dict[str, Any]:
+    text = f"{word} " + " ".join(f"word {n % 10}" for n in range(words // 2)) + " How many pictures are these?"
+    parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
+    for n in range(images):
+        buffer = io.BytesIO()
+        Image.new("RGB", (PICTURE, PICTURE), (n * 12, 255 - n * 12, 128)).save(buffer, "PNG")
+        url = "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
+        parts.append({"type": "image_url", "image_url": {"url": url}})
+    return {"role": "user", "content": parts}
+
+
+def _top_logprobs(body: bytes) -> dict[str, float]:
+    """The logprobs of the likeliest first tokens, by token; empty where the server tells none."""
+    try:
+        entries = _json(body)["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        return {str(entry["token"]): float(entry["logprob"]) for entry in entries if float(entry["logprob"]) > -1000}
+    except (KeyError, IndexError, TypeError, ValueError):
+        return {}
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

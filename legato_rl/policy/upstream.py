@@ -1,0 +1,127 @@
+"""How is the model server called? One session to one server: a body goes out, a completion or a verdict comes back.
+
+Nothing is retried here: the verdict says what the caller (the proxy, for rollouts) does next. The key is in one header
+of requests to the configured origin, and in no text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from legato_rl.clock import SYSTEM_CLOCK, Clock
+from legato_rl.config import FAKE_URL, PolicyConfig
+from legato_rl.errors import ConfigError, PolicyError
+from legato_rl.policy.answer import Aborted, Completion, parse_completion
+from legato_rl.policy.line import Line, LineBroken
+from legato_rl.policy.verdicts import ABORTED, Action, Break, Verdict, judge, judge_break
+
+HEALTH_S = 5.0
+"""Seconds that /health has to answer, when a call's own failure raises the question."""
+
+
+class UpstreamError(Exception):
+    """A call without a completion; `verdict` says what to do."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.message)
+        self.verdict = verdict
+
+
+class Upstream:
+    """A model server, over one kept-alive connection. Calls come from one thread; `abort` and `health` from any.
+
+    ConfigError for a key that no header can carry, and for the URL `fake`, which stands for no server yet.
+    """
+
+    def __init__(self, policy: PolicyConfig, clock: Clock = SYSTEM_CLOCK) -> None:
+        if policy.url == FAKE_URL:
+            raise ConfigError("policy-url is 'fake': start the bundled server (legato-rl fake-policy) and give its URL")
+        self._base = policy.url
+        parts = urlsplit(policy.url)
+        self._root = f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/v1')}"
+        self._key = policy.key()
+        self._clock = clock
+        self._line = Line(clock)
+        self._headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "legato-rl"}
+        if self._key is not None:
+            if not (self._key.isascii() and self._key.isprintable() and " " not in self._key and self._key):
+                raise ConfigError("LEGATO_POLICY_KEY holds a blank or a sign that no HTTP header carries: set it anew")
+            self._headers["Authorization"] = f"Bearer {self._key}"
+
+    def post_chat(self, body: bytes, timeout_s: float, session_id: str, token: Hashable = None) -> Completion:
+        """The completion of `body` (the JSON of a whole chat request). UpstreamError with the verdict for none.
+
+        `timeout_s` seconds bound this one attempt, all of it. `session_id` goes out as X-Session-ID. `token` names the
+        call for `abort`; no two calls share one.
+        """
+        try:
+            return parse_completion(self.post(body, timeout_s, session_id, token))
+        except Aborted:
+            raise UpstreamError(ABORTED) from None
+        except PolicyError as error:
+            raise UpstreamError(Verdict(Action.FAIL, error.type, str(error))) from None
+
+    def post(self, body: bytes, timeout_s: float, session_id: str, token: Hashable = None) -> bytes:
+        """As `post_chat`, but the 200 body as it came."""
+        url = f"{self._base}/chat/completions"
+        headers = {**self._headers, "Content-Type": "application/json", "X-Session-ID": session_id}
+        try:
+            status, answer = self._line.call("POST", url, headers, body, timeout_s, token)
+        except LineBroken as error:
+            raise self._failed(self._judge_break(error)) from None
+        if status == 200:
+            return answer
+        raise self._failed(judge(status, answer, healthy=status < 500 or self.health(HEALTH_S)))
+
+    def get(self, path: str, timeout_s: float) -> tuple[int, bytes]:
+        """Status and body of a GET below the base URL (`/models`), or below the server's root (`//version`).
+
+        UpstreamError where there is no HTTP answer. On the same connection as `post_chat`.
+        """
+        try:
+            return self._line.call("GET", self._url(path), self._headers, None, timeout_s, None)
+        except LineBroken as error:
+            raise self._failed(self._judge_break(error)) from None
+
+    def health(self, timeout_s: float) -> bool:
+        """Whether the server lives: /health (/v1/models where there is none) gives no 5xx within `timeout_s`.
+
+        On a connection of its own, so that it may be asked while a call runs.
+        """
+        line = Line(self._clock)
+        try:
+            for path in ("//health", "/models"):
+                status, _ = line.call("GET", self._url(path), self._headers, None, timeout_s, None)
+                if status != 404:
+                    break
+            return status < 500
+        except LineBroken:
+            return False
+        finally:
+            line.close()
+
+    def abort(self, token: Hashable) -> None:
+        """End the call that was named `token`: it raises CANCELLED at once, and the server sees it close.
+
+        A call of another name goes on. A call that has not begun yet raises as soon as it does, if it is the next one.
+        """
+        self._line.cut(token)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._line.close()
+
+    def _url(self, path: str) -> str:
+        return self._root + path[1:] if path.startswith("//") else self._base + path
+
+    def _judge_break(self, error: LineBroken) -> Verdict:
+        healthy = error.broken is Break.TIMEOUT and self.health(HEALTH_S)
+        return judge_break(error.broken, str(error), healthy)
+
+    def _failed(self, verdict: Verdict) -> UpstreamError:
+        """The verdict as an error; a server that quotes the key back is not passed on."""
+        if self._key:
+            verdict = replace(verdict, message=verdict.message.replace(self._key, "[key]"))
+        return UpstreamError(verdict)

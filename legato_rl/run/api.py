@@ -1,0 +1,138 @@
+"""What is `collect`? From a task list to graded rollouts on disk: checks everything, runs the processes, sums up."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from legato_rl.clock import SYSTEM_CLOCK
+from legato_rl.config import FAKE_URL, DesktopConfig, PolicyConfig, Settings
+from legato_rl.control import ControlClient
+from legato_rl.errors import RunStopped
+from legato_rl.export.profile import write_summary
+from legato_rl.policy.preflight import preflight
+from legato_rl.run.fake_policy import fake_policy
+from legato_rl.run.follow import follow
+from legato_rl.run.prepare import check_backend, claim_folder, release_folder, sockets_folder, write_run
+from legato_rl.run.processes import Supervisor
+from legato_rl.rundir import RunDir, RunFile, TaskSpec
+from legato_rl.tasks import resolve_tasks, task_list
+from legato_rl.wire import RunStatus
+
+log = logging.getLogger("legato_rl")
+
+
+def collect(
+    tasks: str | Path | Iterable[dict[str, Any]],
+    policy: PolicyConfig,
+    out: str | Path,
+    *,
+    desktop: DesktopConfig | None = None,
+    desktops: int = 4,
+    group: int = 4,
+    oversample: float = 0.0,
+    max_steps: int = 15,
+    max_inflight: int | None = None,
+    on_start: Callable[[RunFile], None] | None = None,
+    on_status: Callable[[RunStatus], None] | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Run every task's group to its end, write the rollouts below `out`, and return the summary (`summary.json`).
+
+    `tasks` is a path, `-` (stdin), or the entries themselves; `out` a new or empty folder. Further `settings` are the
+    fields of `legato_rl.config.Settings` (rollout_timeout, env_retries, close, image_max …). `on_start` hears what was
+    resolved, before any desktop starts; `on_status` where the run stands, about twice a second.
+
+    ConfigError (nothing was started) names what is wrong with the input or the server. RunStopped says why the run
+    ended early; what is stored is whole, and summed up. KeyboardInterrupt stops the run: tries that only have their
+    grading left are graded and stored, no process is left; a second one ends everything at once. Works off the main
+    thread, and forks no Python code.
+    """
+    resolved = Settings(
+        policy=policy,
+        desktop=desktop or DesktopConfig(),
+        desktops=desktops,
+        group=group,
+        oversample=oversample,
+        max_steps=max_steps,
+        max_inflight=max_inflight,
+        **settings,
+    )
+    specs = resolve_tasks(task_list(tasks), resolved.desktop.osworld_path, resolved.max_steps)
+    check_backend(resolved)
+    existed = Path(out).exists()
+    folder = claim_folder(Path(out))
+    with ExitStack() as stack:
+        try:
+            resolved = _with_server(resolved, folder, stack)
+            engine = preflight(resolved.policy)
+            sockets = sockets_folder()
+            stack.callback(shutil.rmtree, sockets, ignore_errors=True)
+            run = write_run(folder, resolved, specs, engine, sockets)
+        except BaseException:
+            stack.close()
+            release_folder(folder, existed)
+            raise
+        if on_start:
+            on_start(run)
+        _run(folder, run, resolved.policy, on_status or (lambda status: None))
+    return write_summary(folder.root)
+
+
+def _with_server(settings: Settings, folder: RunDir, stack: ExitStack) -> Settings:
+    """The settings with a real URL: `fake` starts the bundled server for as long as `stack` lasts."""
+    policy = settings.policy
+    if policy.url != FAKE_URL:
+        return settings
+    url = stack.enter_context(fake_policy(folder.logs, policy.seed))
+    return settings.model_copy(update={"policy": policy.model_copy(update={"url": url})})
+
+
+def _run(folder: RunDir, run: RunFile, policy: PolicyConfig, show: Callable[[RunStatus], None]) -> None:
+    """Start the processes, follow them to the run's end, and end them."""
+    supervisor = Supervisor(folder.supervisord_conf, run.sockets, folder.logs, SYSTEM_CLOCK)
+    with ControlClient(run.sockets) as control:
+        try:
+            supervisor.start(policy.key())
+            status = follow(supervisor, control, folder.logs, SYSTEM_CLOCK, show)
+        except KeyboardInterrupt:
+            _interrupt(supervisor, control, folder, show)
+            raise
+        except RunStopped:
+            supervisor.stop()
+            write_summary(folder.root)
+            raise
+        finally:
+            _end(supervisor)
+    if status.state == "stopped":
+        write_summary(folder.root)
+        raise RunStopped(f"the run stopped, resumable: {status.reason}")
+
+
+def _interrupt(
+    supervisor: Supervisor, control: ControlClient, folder: RunDir, show: Callable[[RunStatus], None]
+) -> None:
+    """The first Ctrl-C: let what is past its last action be graded and stored. A second one lets nothing."""
+    try:
+        control.stop("interrupted")
+        follow(supervisor, control, folder.logs, SYSTEM_CLOCK, show)
+    except RunStopped as stopped:
+        log.error("%s", stopped)
+    except KeyboardInterrupt:
+        supervisor.kill()
+    _end(supervisor)
+    if folder.rollouts.exists():
+        write_summary(folder.root)
+
+
+def _end(supervisor: Supervisor) -> None:
+    """Stop the processes; Ctrl-C while that lasts kills them."""
+    try:
+        supervisor.stop()
+    except KeyboardInterrupt:
+        supervisor.kill()
+        raise

@@ -1,0 +1,91 @@
+"""How is a running run watched to its end? Asks the broker where it stands, and supervisord whether its processes do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from legato_rl.clock import Clock
+from legato_rl.control import ControlClient
+from legato_rl.errors import RunStopped
+from legato_rl.run.processes import ProcessState, Supervisor, log_tail
+from legato_rl.wire import RunStatus
+
+LOOK_S = 0.5
+"""Seconds between two looks."""
+MOST_RESTARTS = 5
+"""Starts of the broker, the proxy or the sink after which the run is given up."""
+DEAD = ("FATAL", "EXITED", "UNKNOWN")
+"""supervisord's states of a process that it will not start again."""
+ESSENTIAL = ("sink", "proxy", "broker")
+
+
+class Watch:
+    """Looks at a run's processes. Pure but for the log tails: states in, verdicts out."""
+
+    def __init__(self, logs: Path) -> None:
+        self._logs = logs
+        self._pids: dict[str, int] = {}
+        self._starts: Counter[str] = Counter()
+        self.out: set[str] = set()
+        """Workers that were given up."""
+
+    def look(self, states: dict[str, ProcessState]) -> dict[str, str]:
+        """Workers given up since the last look, with the reason. RunStopped where the run cannot go on."""
+        for state in states.values():
+            if state.pid and state.pid != self._pids.get(state.name):
+                self._pids[state.name] = state.pid
+                self._starts[state.name] += 1
+        for name in ESSENTIAL:
+            state = states.get(name)
+            if state is not None and state.state in DEAD:
+                raise RunStopped(f"the {name} is {state.state}: {self._last_words(name)}")
+            if self._starts[name] > MOST_RESTARTS:
+                raise RunStopped(f"the {name} was started {self._starts[name]} times: {self._last_words(name)}")
+        gone = {}
+        for state in states.values():
+            if state.name not in ESSENTIAL and state.state in DEAD and state.name not in self.out:
+                self.out.add(state.name)
+                gone[state.name] = f"its process is {state.state}, exit code {state.exit_code}"
+        workers = [name for name in states if name not in ESSENTIAL]
+        if workers and len(self.out) == len(workers):
+            raise RunStopped(f"no worker is left: {self._last_words(workers[0])}")
+        return gone
+
+    def _last_words(self, name: str) -> str:
+        tail = log_tail(self._logs / f"{name}.log")
+        return f"its log ends with:\n{tail}" if tail else "its log is empty"
+
+
+def follow(
+    supervisor: Supervisor, control: ControlClient, logs: Path, clock: Clock, show: Callable[[RunStatus], None]
+) -> RunStatus:
+    """Watch until the broker says that the run finished or stopped; `show` gets every status.
+
+    RunStopped, with the last log lines, where supervisord or a process without which nothing goes on is gone.
+    """
+    watch = Watch(logs)
+    while True:
+        status = control.status(wait_s=LOOK_S)
+        if status is not None:
+            show(status)
+            if status.state in ("finished", "stopped"):
+                return status
+        states = supervisor.states()
+        if states is not None:
+            try:
+                gone = watch.look(states)
+            except RunStopped:
+                # Workers leave when the run is over; the broker may have said so since it was asked.
+                status = control.status(wait_s=LOOK_S)
+                if status is not None and status.state in ("finished", "stopped"):
+                    show(status)
+                    return status
+                raise
+            for name, reason in gone.items():
+                control.desktop_out(name, reason)
+        elif not supervisor.alive():
+            raise RunStopped(f"supervisord is gone: its log ends with:\n{log_tail(logs / 'supervisord.log')}")
+        if status is not None:
+            clock.sleep(LOOK_S)

@@ -1,0 +1,142 @@
+"""How are a run's processes started, watched and ended? supervisord as our child, in a session of its own.
+
+It is started by exec alone (no fork of Python code, so a trainer that holds CUDA may call this), and ends when we do,
+also after SIGKILL: `setpriv --pdeathsig` tells it, and it ends what it started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import xmlrpc.client
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from supervisor.xmlrpc import SupervisorTransport
+
+from legato_rl.clock import Clock
+from legato_rl.errors import ConfigError
+from legato_rl.supervisord import KEY_VARIABLE, control_socket
+
+STOP_S = 40.0
+"""Seconds that supervisord gets to stop its programs, before its session is killed."""
+
+
+def scripts_folder() -> Path:
+    """Where this installation keeps its console scripts. ConfigError where they are not installed."""
+    for folder in (Path(sysconfig.get_path("scripts")), Path(sys.executable).parent):
+        if (folder / "legato-rl-worker").exists():
+            return folder
+    found = shutil.which("legato-rl-worker")
+    if found is None:
+        raise ConfigError("legato-rl-worker is not installed beside this Python: install the package, do not just import it")
+    return Path(found).parent
+
+
+def child_command(command: list[str], death_signal: str) -> list[str]:
+    """`command` so that it gets `death_signal` when the thread that starts it ends."""
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        raise ConfigError("setpriv is not installed: install util-linux, which has it")
+    return [setpriv, "--pdeathsig", death_signal, *command]
+
+
+def child_environment(key: str | None) -> dict[str, str]:
+    """This process's environment, with the model server's key or without any."""
+    environment = {name: value for name, value in os.environ.items() if name != KEY_VARIABLE}
+    if key is not None:
+        environment[KEY_VARIABLE] = key
+    return environment
+
+
+@dataclass(frozen=True)
+class ProcessState:
+    """A program as supervisord sees it; `state` is its own word (STARTING, RUNNING, BACKOFF, FATAL, EXITED …)."""
+
+    name: str
+    state: str
+    pid: int
+    exit_code: int
+
+
+class Supervisor:
+    """A supervisord and everything below it. `start` once, then `states`, then `stop` or `kill`."""
+
+    def __init__(self, conf: Path, sockets: Path, logs: Path, clock: Clock) -> None:
+        self._conf = conf
+        self._logs = logs
+        self._clock = clock
+        self._process: subprocess.Popen[bytes] | None = None
+        transport = SupervisorTransport(None, None, f"unix://{control_socket(sockets)}")
+        self._server = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
+
+    def start(self, key: str | None) -> None:
+        """Start supervisord, with the key in its environment."""
+        command = [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(self._conf)]
+        with (self._logs / "supervisord.err").open("wb") as log:
+            self._process = subprocess.Popen(
+                child_command(command, "TERM"),
+                env=child_environment(key),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def alive(self) -> bool:
+        """Whether supervisord itself runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def states(self) -> dict[str, ProcessState] | None:
+        """Every program by name; None where supervisord does not answer (not up yet, or gone)."""
+        try:
+            infos: Any = self._server.supervisor.getAllProcessInfo()
+        except (OSError, xmlrpc.client.Error):
+            return None
+        return {
+            info["name"]: ProcessState(info["name"], info["statename"], info["pid"], info["exitstatus"]) for info in infos
+        }
+
+    def stop(self) -> None:
+        """End everything in stop order; kill what does not end in STOP_S seconds."""
+        if self._process is None:
+            return
+        if self.alive():
+            self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End everything at once. The programs are in process groups of their own, so each is named."""
+        if self._process is None:
+            return
+        for state in (self.states() or {}).values():
+            if state.pid:
+                _kill_group(state.pid)
+        _kill_group(self._process.pid)
+        self._process.wait()
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def log_tail(path: Path, lines: int = 5) -> str:
+    """The last lines of a log; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 4096))
+            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,110 @@
+"""What does supervisord run? Renders the configuration of a run's processes. PURE: text out of settings."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+KEY_VARIABLE = "LEGATO_POLICY_KEY"
+"""The one variable that holds the model server's key; only the proxy is started with it."""
+
+START_S = 2
+"""Seconds that a process must stay up to count as started (supervisord's startsecs)."""
+START_TRIES = 3
+"""Starts that may fail in a row before a process is FATAL (supervisord's startretries)."""
+CHILD_FILES = 16
+"""File descriptors that supervisord may need per program."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """One of the four roles as supervisord sees it. Lower priorities start first and stop last."""
+
+    name: str
+    priority: int
+    stop_s: int
+    count: int = 1
+
+    @property
+    def script(self) -> str:
+        return f"legato-rl-{self.name}"
+
+
+def programs(desktops: int) -> list[Program]:
+    """The run's programs, in start order; they stop in the reverse one."""
+    return [
+        Program("sink", priority=10, stop_s=20),
+        Program("proxy", priority=20, stop_s=5),
+        Program("broker", priority=30, stop_s=5),
+        Program("worker", priority=40, stop_s=5, count=desktops),
+    ]
+
+
+def control_socket(sockets: Path) -> Path:
+    """supervisord's own socket."""
+    return sockets / "supervisor"
+
+
+def render(run_dir: Path, sockets: Path, logs: Path, scripts: Path, desktops: int, folder: Path) -> str:
+    """supervisord.conf for one run. `scripts` holds the console scripts, `folder` is where the programs start."""
+    return "\n".join([_head(sockets, logs, desktops), *(_program(p, run_dir, logs, scripts, folder) for p in programs(desktops))])
+
+
+def _head(sockets: Path, logs: Path, desktops: int) -> str:
+    socket = _escape(control_socket(sockets))
+    return f"""; Rendered for one run; made anew each time.
+[supervisord]
+nodaemon = true
+silent = true
+logfile = {_escape(logs / "supervisord.log")}
+logfile_maxbytes = 0
+pidfile = {_escape(sockets / "supervisord.pid")}
+childlogdir = {_escape(logs)}
+minfds = {1024 + CHILD_FILES * desktops}
+
+[unix_http_server]
+file = {socket}
+chmod = 0700
+
+[rpcinterface:supervisor]
+supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
+
+[supervisorctl]
+serverurl = unix://{socket}
+"""
+
+
+def _program(program: Program, run_dir: Path, logs: Path, scripts: Path, folder: Path) -> str:
+    # supervisord gives every program its own environment; all but the proxy lose the key before they start.
+    command = [str(scripts / program.script), str(run_dir)]
+    if program.name != "proxy":
+        command = ["/usr/bin/env", "-u", KEY_VARIABLE, *command]
+    many = program.name == "worker"
+    process_name = f"{program.name}-%(process_num)03d" if many else program.name
+    log = _escape(logs) + f"/{process_name}.log"
+    return f"""[program:{program.name}]
+command = {_escape(shlex.join(command))}
+process_name = {process_name}
+numprocs = {program.count}
+directory = {_escape(folder)}
+priority = {program.priority}
+autostart = true
+autorestart = unexpected
+exitcodes = 0,2
+startsecs = {START_S}
+startretries = {START_TRIES}
+stopsignal = TERM
+stopwaitsecs = {program.stop_s}
+stopasgroup = true
+killasgroup = true
+redirect_stderr = true
+stdout_logfile = {log}
+stdout_logfile_maxbytes = 64MB
+stdout_logfile_backups = 3
+"""
+
+
+def _escape(text: Path | str) -> str:
+    """supervisord expands `%` and takes `;` after a space for a comment."""
+    return str(text).replace("%", "%%")

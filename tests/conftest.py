@@ -1,0 +1,1 @@
+"""What all tests share: the modules beside this file can be imported by every test."""

@@ -1,0 +1,240 @@
+"""How does a worker stay in touch while it works? SHELL: the link thread owns the `orders` socket.
+
+It beats, takes orders in, and holds the deadline of the present phase: when that passes it ends the process, since a
+hung guest call cannot be interrupted. The main thread does the work and tells the link where it is; `Link` is their
+only common ground, guarded by one lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from dataclasses import dataclass
+
+from legato_rl.clock import Clock
+from legato_rl.config import DesktopConfig, Phase
+from legato_rl.errors import ExitCode
+from legato_rl.records import RolloutKey, StopReason
+from legato_rl.role import Quit
+from legato_rl.sockets import Bell, Client, wait
+from legato_rl.wire import Assignment, Beat, Holding, Order, Refused
+
+log = logging.getLogger("legato_rl.worker")
+
+BEAT_S = 1.0
+"""Seconds between two beats when nothing changes."""
+
+
+class Stopped(Exception):
+    """The held try is to end in a row, as `stopped` for `reason`."""
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Dropped(Exception):
+    """The held try is to end without a row."""
+
+
+@dataclass
+class _State:
+    phase: Phase = "booting"
+    step: int = -1
+    past_actions: bool = False
+    deadline: float | None = None
+    ready: bool = False
+    holds: RolloutKey | None = None
+    lease: int = 0
+    stored: RolloutKey | None = None
+    built: int = 0
+    build_failures: int = 0
+    message: str = ""
+    assigned: Assignment | None = None
+    stop: StopReason | None = None
+    drop: bool = False
+    rebuild: int = 0
+    leave: bool = False
+    quit: bool = False
+
+
+@dataclass
+class Link:
+    """What the two threads of a worker tell each other. Every method may be called from the main thread.
+
+    `news` rings when an order changed something or the process was asked to end; the main thread waits on it together
+    with its own sockets.
+    """
+
+    worker: str
+    boot: str
+    config: DesktopConfig
+    clock: Clock
+    quit_: Quit
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._state = _State()
+        self.news = self.quit_.bell
+        self._changed = Bell()
+        self._last: Beat | None = None
+
+    # --- the main thread's side --------------------------------------------------------------------------------------
+
+    def phase(self, phase: Phase, step: int = -1, past_actions: bool = False) -> None:
+        """The main thread is now in `phase`; from here its deadline runs."""
+        seconds = self.config.deadline(phase)
+        with self._lock:
+            state = self._state
+            state.phase, state.step, state.past_actions = phase, step, past_actions
+            state.deadline = None if seconds is None else self.clock.monotonic() + seconds
+        self._changed.ring()
+
+    def check(self) -> None:
+        """Obey a stop: raises Stopped or Dropped where one came for the held try, Dropped where the process is to end."""
+        with self._lock:
+            drop, stop = self._state.drop, self._state.stop
+        if drop or self.quit_.asked:
+            raise Dropped
+        if stop is not None:
+            raise Stopped(stop)
+
+    def take(self, lease: int) -> Assignment | None:
+        """Hold the try that the broker assigned, if one is there, under `lease` (in one step: no order falls between)."""
+        with self._lock:
+            state = self._state
+            assigned, state.assigned = state.assigned, None
+            if assigned is None:
+                return None
+            state.ready, state.holds, state.lease, state.stop, state.drop = False, assigned.key, lease, None, False
+        self._changed.ring()
+        return assigned
+
+    def release(self, stored: bool) -> None:
+        """The main thread is done with what it held: its row is `stored`, or it was dropped."""
+        with self._lock:
+            state = self._state
+            if stored:
+                state.stored = state.holds
+            state.holds, state.stop, state.drop = None, None, False
+        self._changed.ring()
+
+    def ready(self) -> None:
+        """The desktop passed its self-check and a try may be assigned."""
+        with self._lock:
+            self._state.ready = True
+        self.phase("idle")
+
+    def built(self, message: str = "") -> None:
+        """A desktop was built; `message` says why it did not pass its self-check, empty where it did."""
+        with self._lock:
+            state = self._state
+            state.built += 1
+            state.build_failures += bool(message)
+            state.message = message
+            state.ready = False
+        self._changed.ring()
+
+    def wants_rebuild(self) -> bool:
+        """Whether the broker ordered a desktop that is not built yet."""
+        with self._lock:
+            return self._state.rebuild > self._state.built
+
+    def leaving(self) -> bool:
+        """Whether the run is over."""
+        with self._lock:
+            return self._state.leave
+
+    def quit(self) -> None:
+        """End the link thread."""
+        with self._lock:
+            self._state.quit = True
+        self._changed.ring()
+
+    # --- the link thread's side --------------------------------------------------------------------------------------
+
+    def serve(self, orders: Client) -> None:
+        """Beat and hear orders until `quit`."""
+        next_beat = self.clock.monotonic()
+        while True:
+            now = self.clock.monotonic()
+            with self._lock:
+                if self._state.quit:
+                    return
+                deadline, phase = self._state.deadline, self._state.phase
+            if deadline is not None and now >= deadline:
+                self._end(phase)
+            until = next_beat if deadline is None else min(next_beat, deadline)
+            wait([orders, self._changed], max(0.0, until - now))
+            self._changed_beats(orders)
+            now = self.clock.monotonic()
+            if now >= next_beat:
+                orders.send(self._beat())
+                next_beat = now + BEAT_S
+            for received in orders.receive():
+                match received.message:
+                    case Order() as order:
+                        self._obey(order)
+                    case Refused(reason=reason):
+                        log.error("the broker refused a beat: %s", reason)
+                    case other:
+                        log.error("the broker sent a %s", type(other).__name__)
+
+    def _changed_beats(self, orders: Client) -> None:
+        before = self._last
+        self._changed.clear()
+        beat = self._beat()
+        if before is None or self._told(before) != self._told(beat):
+            orders.send(beat)
+            self._last = beat
+
+    @staticmethod
+    def _told(beat: Beat) -> tuple[object, ...]:
+        # A change of these is told at once; the phase of the moment waits for the next beat.
+        holds = beat.holds
+        return beat.ready, beat.stored, beat.built, holds and (holds.key, holds.lease, holds.past_actions)
+
+    def _beat(self) -> Beat:
+        with self._lock:
+            state = self._state
+            holds = None
+            if state.holds is not None:
+                holds = Holding(
+                    key=state.holds, lease=state.lease, phase=state.phase, step=max(state.step, 0),
+                    past_actions=state.past_actions,
+                )
+            return Beat(
+                worker=self.worker,
+                boot=self.boot,
+                ready=state.ready and state.assigned is None,
+                phase=state.phase,
+                holds=holds,
+                stored=state.stored,
+                built=state.built,
+                build_failures=state.build_failures,
+                message=state.message,
+            )
+
+    def _obey(self, order: Order) -> None:
+        if order.boot != self.boot:
+            return
+        with self._lock:
+            state = self._state
+            before = (state.stop, state.drop, state.assigned, state.rebuild, state.leave)
+            if order.held is not None and order.held == state.holds:
+                # A stop stays until the try ends; a late order about an earlier try changes nothing.
+                state.stop = state.stop or order.stop
+                state.drop = state.drop or order.drop
+            if order.assign is not None and state.ready and state.holds is None and order.assign.key != state.stored:
+                state.assigned = order.assign
+            state.rebuild = max(state.rebuild, order.rebuild)
+            state.leave = order.leave
+            changed = before != (state.stop, state.drop, state.assigned, state.rebuild, state.leave)
+        if changed:
+            self.news.ring()
+
+    def _end(self, phase: Phase) -> None:
+        log.error("the phase %s passed its deadline of %s s: this process ends itself", phase, self.config.deadline(phase))
+        logging.shutdown()
+        os._exit(ExitCode.DEADLINE)

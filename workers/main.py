@@ -1,0 +1,63 @@
+"""`legato-rl-worker RUN_DIR`: one desktop of a run, in the foreground. Its name is supervisord's, or `worker-000`."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from pathlib import Path
+
+from legato_rl.backend import load_backend
+from legato_rl.clock import SYSTEM_CLOCK
+from legato_rl.desktop import Desktop
+from legato_rl.endpoints import address
+from legato_rl.role import Quit, run_folder, run_role
+from legato_rl.rundir import RunDir
+from legato_rl.sockets import Context
+from legato_rl.workers.agent.qwen import QwenAgent
+from legato_rl.workers.link import Link
+from legato_rl.workers.policy import PolicyLine
+from legato_rl.workers.rows import RowLine
+from legato_rl.workers.worker import Worker
+
+
+def serve(root: Path, quit_: Quit) -> None:
+    """Be one worker of the run in `root` until asked to end or the run is over."""
+    run = RunDir(root).load_run()
+    settings = run.settings
+    name = os.environ.get("SUPERVISOR_PROCESS_NAME", "worker-000")
+    desktop_class = load_backend(settings.desktop.backend)
+
+    def build_desktop() -> Desktop:
+        desktop: Desktop = desktop_class(settings.desktop, f"{run.run_id}-{name}")
+        return desktop
+
+    def build_agent() -> QwenAgent:
+        return QwenAgent(model=settings.policy.model, image_max=settings.image_max, fold_size=settings.fold_size, today=run.today)
+
+    link = Link(name, secrets.token_hex(8), settings.desktop, SYSTEM_CLOCK, quit_)
+    with (
+        Context() as context,
+        context.client("policy", address(run.sockets, "policy")) as policy,
+        context.client("rows", address(run.sockets, "rows")) as rows,
+        context.client("orders", address(run.sockets, "orders")) as orders,
+    ):
+        thread = threading.Thread(target=link.serve, args=(orders,), name="link", daemon=True)
+        thread.start()
+        try:
+            Worker(
+                name, run, build_desktop, build_agent, PolicyLine(policy, link, SYSTEM_CLOCK),
+                RowLine(rows, link, SYSTEM_CLOCK), link, SYSTEM_CLOCK,
+            ).run(quit_)
+        finally:
+            link.quit()
+            thread.join()
+
+
+def main() -> None:
+    """The console script."""
+    run_role("worker", lambda quit_: serve(run_folder(), quit_))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""How does a worker ask the policy? SHELL: one call at a time over the wire, asked again until answered or stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from legato_rl.canonical import canonical_json, sha256_hex
+from legato_rl.clock import Clock
+from legato_rl.records import RolloutKey
+from legato_rl.sockets import Client, wait
+from legato_rl.wire import (
+    BlobName,
+    CallAsk,
+    CallCancel,
+    CallFailed,
+    CallGone,
+    CallId,
+    CallNeeds,
+    CallPending,
+    CallReply,
+    Message,
+    Refused,
+)
+from legato_rl.workers.conversation import Blob
+from legato_rl.workers.link import Dropped, Link, Stopped
+
+ASK_AGAIN_S = 2.0
+"""Seconds without an answer after which a call is asked again; the proxy drops what nobody repeats for 10 s."""
+CANCEL_S = 5.0
+"""Seconds that a cancel is repeated; a proxy that is away drops the call by itself."""
+
+
+class CallError(Exception):
+    """The proxy says that no completion will come. `type` is its cause, `standing_s` the seconds it was not running."""
+
+    def __init__(self, type: str, message: str, standing_s: float) -> None:
+        super().__init__(message)
+        self.type = type
+        self.standing_s = standing_s
+
+
+def call_id(key: RolloutKey, lease: int, step: int, messages: list[str], params: dict[str, Any]) -> CallId:
+    """The id of a call: another prompt or other parameters under the same step have another digest."""
+    digest = sha256_hex(canonical_json([messages, params]))
+    return CallId(rollout=key.rollout_id, lease=lease, step=step, digest=digest)
+
+
+@dataclass
+class PolicyLine:
+    """A worker's connection to the proxy."""
+
+    socket: Client
+    link: Link
+    clock: Clock
+
+    def call(
+        self, call: CallId, messages: list[str], params: dict[str, Any], deadline_s: float | None, new: list[Blob],
+        known: dict[str, Blob],
+    ) -> CallReply:
+        """The completion of `call`. CallError where none will come; Stopped or Dropped where the try is to end.
+
+        `new` are the blobs that the proxy has not seen; `known` holds every blob of the rollout, for what it asks again.
+        """
+        try:
+            return self._ask(call, messages, params, deadline_s, new, known)
+        except (Stopped, Dropped):
+            self.cancel(call)
+            raise
+
+    def cancel(self, call: CallId) -> None:
+        """Have the proxy drop `call` and forget its rollout; gives up silently on a proxy that is away."""
+        give_up = self.clock.monotonic() + CANCEL_S
+        while self.clock.monotonic() < give_up:
+            self.socket.send(CallCancel(call=call))
+            wait([self.socket], 1.0)
+            if any(isinstance(message, CallGone) for message in self._answers(call)):
+                return
+
+    def _ask(
+        self, call: CallId, messages: list[str], params: dict[str, Any], deadline_s: float | None, new: list[Blob],
+        known: dict[str, Blob],
+    ) -> CallReply:
+        blobs = new
+        while True:
+            self.link.news.clear()
+            self.link.check()
+            ask = CallAsk(
+                call=call, messages=messages, params=params, deadline_s=deadline_s,
+                blobs=[BlobName(sha256=blob.sha256, size=len(blob.data), type=blob.type) for blob in blobs],
+            )
+            self.socket.send(ask, [blob.data for blob in blobs])
+            blobs = []
+            ask_again = self.clock.monotonic() + ASK_AGAIN_S
+            while not blobs and (left := ask_again - self.clock.monotonic()) > 0:
+                wait([self.socket, self.link.news], left)
+                self.link.news.clear()
+                self.link.check()
+                for message in self._answers(call):
+                    match message:
+                        case CallReply():
+                            return message
+                        case CallFailed():
+                            raise CallError(message.type, message.message, message.queued_s)
+                        case CallNeeds():
+                            blobs = [known[sha256] for sha256 in message.hashes if sha256 in known]
+                        case CallPending() | CallGone():
+                            continue
+                        case Refused():
+                            raise CallError("proxy_refused", message.reason, 0.0)
+
+    def _answers(self, call: CallId) -> list[Message]:
+        """What came, less what belongs to another call (late answers of an earlier step)."""
+        answers = [received.message for received in self.socket.receive()]
+        return [message for message in answers if getattr(message, "call", call) == call]

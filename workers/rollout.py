@@ -1,0 +1,315 @@
+"""How does one try run? reset, (observe, policy, act)*, evaluate, in plain blocking code; ends in a Draft.
+
+It meets the world through what it is given: a desktop, an agent, a policy line, a row line, the link to the broker.
+Whatever goes wrong becomes an outcome of the row; only Dropped leaves none.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from legato_rl.clock import Clock, iso
+from legato_rl.config import Phase
+from legato_rl.desktop import ActResult, Desktop, DesktopFailure, Ready
+from legato_rl.policy.body import call_seed, sampling_params
+from legato_rl.records import ActionRecord, Draft, Outcome, PolicyStamp, RolloutError, Step, StepRequest
+from legato_rl.rundir import RunFile
+from legato_rl.wire import Assignment, CallReply
+from legato_rl.workers.agent import Agent, Observation
+from legato_rl.workers.agent.reasoning import merge_reasoning
+from legato_rl.workers.conversation import Conversation
+from legato_rl.workers.link import Dropped, Link, Stopped
+from legato_rl.workers.pace import Pace
+from legato_rl.workers.policy import CallError, PolicyLine, call_id
+from legato_rl.workers.rows import RowLine
+from legato_rl.workers.screen import BadVerdict, check_screen, check_verdict
+
+STDERR_BYTES = 2000
+"""What a row keeps of an action's stderr."""
+ENDS = frozenset({"DONE", "FAIL"})
+"""Actions that end the episode."""
+TIMEOUT_TYPE = "rollout_timeout"
+"""The type of a CallFailed that the rollout's own time-out caused; the rollout is then graded, not failed."""
+
+T = TypeVar("T")
+
+
+class _TimedOut(Exception):
+    """The rollout's own time is used up."""
+
+
+@dataclass
+class Try:
+    """One try of one attempt on one desktop. `run()` once."""
+
+    run_file: RunFile
+    assignment: Assignment
+    lease: int
+    desktop: Desktop
+    desktop_name: str
+    agent: Agent
+    policy: PolicyLine
+    rows: RowLine
+    link: Link
+    clock: Clock
+    conversation: Conversation = field(default_factory=Conversation)
+
+    def __post_init__(self) -> None:
+        self._settings = self.run_file.settings
+        self._pace = Pace(self._settings.rollout_timeout)
+        self._phase: Phase = "reset"
+        self._step = 0
+        self._steps: list[Step] = []
+        self._versions: list[str] = []
+        self._reply: CallReply | None = None
+        self._hashes: list[str] = []
+        self._screen = b""
+        self.agent.call_llm = self._call_llm
+
+    def run(self) -> Draft:
+        """Run the try to its end. Raises Dropped where it is to leave no row."""
+        started, start = self.clock.wall(), self.clock.monotonic()
+        outcome, reward, reason, error = Outcome.GRADED, None, None, None
+        try:
+            timed_out = self._episode()
+            reward = self._grade()
+            if timed_out:
+                outcome = Outcome.TIMED_OUT_GRADED
+        except Stopped as stop:
+            outcome, reason = Outcome.STOPPED, stop.reason
+        except DesktopFailure as failure:
+            outcome, error = Outcome.DESKTOP_FAILED, self._error("env", failure.type, failure)
+        except CallError as failure:
+            outcome, error = Outcome.POLICY_FAILED, self._error("policy", failure.type, failure)
+        except _EvaluatorFailed as failure:
+            outcome, error = Outcome.EVALUATOR_FAILED, self._error("env", failure.type, failure)
+        return self._draft(outcome, reward, reason, error, started, self.clock.monotonic() - start)
+
+    # --- the episode -------------------------------------------------------------------------------------------------
+
+    def _episode(self) -> bool:
+        """From reset to the last action; whether the rollout's own time ran out."""
+        self._reset()
+        self._pace.start_rollout(self.clock.monotonic())
+        try:
+            for self._step in range(self.assignment.max_steps):
+                if self._one_step():
+                    return False
+        except _TimedOut:
+            if not self._steps:
+                raise CallError("no_model_call", "the rollout's time ran out before any model call was answered", 0.0) from None
+            return True
+        return False
+
+    def _reset(self) -> None:
+        key = self.assignment.key
+        task = copy.deepcopy(self.assignment.task)
+        # What a desktop may want to know of the try: to name its folders, or to draw its luck.
+        task["legato"] = {
+            "rollout_id": key.rollout_id, "group_id": key.group, "attempt": key.attempt, "try": key.try_,
+        }
+        self.link.check()
+        with self._timed("reset", "reset_s"):
+            self._desk(lambda: self.desktop.reset(task))
+        with self._timed("wait_after_reset", "wait_after_reset_s"):
+            self._ready(self._desk(self.desktop.wait_after_reset))
+        self._observe()
+        self.agent.reset()
+
+    def _one_step(self) -> bool:
+        """One policy call, its actions, one look at the screen; whether the episode is over."""
+        self.link.check()
+        self._check_time()
+        self._enter("policy")
+        self._reply = None
+        _, actions = self._ask_agent(Observation(screenshot=self._screen))
+        reply = self._reply
+        if reply is None:
+            raise CallError("agent_made_no_call", "the agent's predict returned without calling call_llm", 0.0)
+        records: list[ActionRecord] = []
+        try:
+            for action in actions:
+                self.link.check()
+                if records:
+                    self._check_time()
+                records.append(self._act(action))
+                if action in ENDS:
+                    break
+        finally:
+            # Also where an action failed: what the policy said, and what ran before, is known and kept.
+            self._keep(reply, records)
+        seconds = self._observe()
+        if records:
+            records[-1] = records[-1].model_copy(update={"obs_s": seconds})
+            self._steps[-1] = self._steps[-1].model_copy(update={"actions": records})
+        return bool(records) and records[-1].action in ENDS
+
+    def _ask_agent(self, observation: Observation) -> tuple[str, list[str]]:
+        try:
+            return self.agent.predict(self.assignment.task["instruction"], observation)
+        except (CallError, Stopped, Dropped, _TimedOut):
+            raise
+        except Exception as error:
+            raise CallError("agent_error", f"{type(error).__name__}: {error}", 0.0) from error
+
+    def _call_llm(self, payload: dict[str, Any], model: str) -> str:
+        """The agent's seam: its messages go out under the run's sampling; the answer's text comes back."""
+        policy, key = self._settings.policy, self.assignment.key
+        seed = None
+        if policy.seed is not None:
+            seed = call_seed(policy.seed, key.group, key.attempt, key.try_, self._step)
+        params = sampling_params(policy, seed)
+        self._hashes, new = self.conversation.add(payload["messages"])
+        self.rows.put(new)
+        call = call_id(key, self.lease, self._step, self._hashes, params)
+        start = self.clock.monotonic()
+        try:
+            reply = self.policy.call(call, self._hashes, params, self._pace.left(start), new, self.conversation.blobs)
+        except CallError as error:
+            self._pace.add("model_s", self.clock.monotonic() - start)
+            if error.type == TIMEOUT_TYPE:
+                raise _TimedOut from None
+            raise
+        self._pace.add("model_s", self.clock.monotonic() - start)
+        self._pace.stand(reply.model.queued_s)
+        self._reply = reply
+        if reply.model.version not in self._versions:
+            self._versions.append(reply.model.version)
+        return merge_reasoning(reply.response.reasoning, reply.response.content)
+
+    def _keep(self, reply: CallReply, actions: list[ActionRecord]) -> None:
+        request = StepRequest(
+            messages=self._hashes, params=reply.params, body_sha256=reply.body_sha256, prompt=reply.prompt
+        )
+        self._steps.append(
+            Step(
+                request=request, response=reply.response, model=reply.model, parse_error=self.agent.parse_error,
+                actions=list(actions),
+            )
+        )
+
+    def _act(self, action: str) -> ActionRecord:
+        start = self.clock.monotonic()
+        self._enter("act")
+        result = self._desk(lambda: self.desktop.act(action))
+        total = self.clock.monotonic() - start
+        if not isinstance(result, ActResult):
+            raise DesktopFailure("bad_answer", f"act returned a {type(result).__name__}: it must return an ActResult")
+        ready = self._ready(result.ready)
+        self._pace.add("wait_s", min(ready.seconds, total))
+        self._pace.add("act_s", max(0.0, total - ready.seconds))
+        return ActionRecord(
+            action=action,
+            rc=result.rc,
+            stderr=result.stderr.encode()[:STDERR_BYTES].decode(errors="ignore"),
+            act_s=result.act_s,
+            wait_s=ready.seconds,
+            ready_s=ready.seconds if ready.state == "ready" else None,
+            ready=ready.state,
+            obs_s=0.0,
+        )
+
+    def _observe(self) -> float:
+        start = self.clock.monotonic()
+        with self._timed("observe", "obs_s"):
+            self._screen = check_screen(self._desk(self.desktop.observe), self._settings.desktop.screen_size)
+        return self.clock.monotonic() - start
+
+    def _grade(self) -> float:
+        self.link.check()
+        with self._timed("wait_before_eval", "wait_before_eval_s"):
+            self._ready(self._desk(self.desktop.wait_before_eval))
+        self.link.check()
+        with self._timed("evaluate", "eval_s"):
+            try:
+                return check_verdict(self.desktop.evaluate())
+            except DesktopFailure:
+                raise
+            except BadVerdict as error:
+                raise _EvaluatorFailed("bad_verdict", str(error)) from None
+            except Exception as error:
+                raise _EvaluatorFailed(type(error).__name__, str(error)) from error
+
+    # --- small pieces ------------------------------------------------------------------------------------------------
+
+    def _desk(self, call: Callable[[], T]) -> T:
+        """A desktop's own exceptions pass; a backend's bug is a desktop failure too."""
+        try:
+            return call()
+        except DesktopFailure:
+            raise
+        except Exception as error:
+            raise DesktopFailure(type(error).__name__, str(error)) from error
+
+    def _ready(self, ready: object) -> Ready:
+        if not isinstance(ready, Ready):
+            raise DesktopFailure("bad_answer", f"a wait returned a {type(ready).__name__}: it must return a Ready")
+        return ready
+
+    def _check_time(self) -> None:
+        if self._pace.over(self.clock.monotonic()):
+            raise _TimedOut
+
+    def _enter(self, phase: Phase) -> None:
+        self._phase = phase
+        self.link.phase(phase, self._step, past_actions=phase in ("wait_before_eval", "evaluate", "store"))
+
+    @contextmanager
+    def _timed(self, phase: Phase, part: str) -> Iterator[None]:
+        self._enter(phase)
+        start = self.clock.monotonic()
+        try:
+            yield
+        finally:
+            self._pace.add(part, self.clock.monotonic() - start)
+
+    def _error(self, kind: str, type_: str, error: Exception) -> RolloutError:
+        return RolloutError.model_validate({"kind": kind, "phase": self._phase, "type": type_, "message": str(error)})
+
+    def _draft(
+        self, outcome: Outcome, reward: float | None, reason: str | None, error: RolloutError | None, started: float,
+        total_s: float,
+    ) -> Draft:
+        final = None
+        if self._screen:
+            final, new = self.conversation.add_image(self._screen)
+            self.rows.put(new)
+        key, policy = self.assignment.key, self._settings.policy
+        return Draft(
+            run_id=key.run,
+            rollout_id=key.rollout_id,
+            task_id=self.assignment.task_id,
+            domain=self.assignment.domain,
+            group_id=key.group,
+            attempt=key.attempt,
+            try_=key.try_,
+            policy=PolicyStamp(
+                model=policy.model,
+                version=self._versions[0] if self._versions else policy.version,
+                versions=self._versions,
+            ),
+            desktop=self.desktop_name,
+            meta=self.assignment.meta,
+            outcome=outcome,
+            reward=reward,
+            cancel_reason=reason,
+            error=error,
+            n_steps=len(self._steps),
+            started_at=iso(started),
+            ended_at=iso(self.clock.wall()),
+            timing=self._pace.timing(total_s),
+            steps=self._steps,
+            final_image=final,
+        )
+
+
+class _EvaluatorFailed(Exception):
+    """The evaluator raised something of its own, or returned no reward."""
+
+    def __init__(self, type: str, message: str) -> None:
+        super().__init__(message)
+        self.type = type

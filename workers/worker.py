@@ -1,0 +1,99 @@
+"""What does a worker do all day? Builds its desktop, checks it, asks for a try, runs it, has its row stored. SHELL."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from legato_rl.clock import Clock
+from legato_rl.desktop import Desktop
+from legato_rl.role import Quit
+from legato_rl.rundir import RunFile
+from legato_rl.sockets import wait
+from legato_rl.wire import Assignment
+from legato_rl.workers.agent import Agent
+from legato_rl.workers.link import Dropped, Link
+from legato_rl.workers.policy import PolicyLine
+from legato_rl.workers.rollout import Try
+from legato_rl.workers.rows import RowLine
+from legato_rl.workers.screen import check_screen
+
+log = logging.getLogger("legato_rl.worker")
+
+BUILD_PAUSE_S = 2.0
+"""Seconds before a desktop that did not pass its self-check is built again."""
+
+
+@dataclass
+class Worker:
+    """One desktop and the tries that run on it. `build_desktop` boots a desktop, `build_agent` makes an agent."""
+
+    name: str
+    run_file: RunFile
+    build_desktop: Callable[[], Desktop]
+    build_agent: Callable[[], Agent]
+    policy: PolicyLine
+    rows: RowLine
+    link: Link
+    clock: Clock
+    _desktop: Desktop | None = field(default=None)
+
+    def run(self, quit_: Quit) -> None:
+        """Work until asked to end, or until the run is over."""
+        try:
+            while not quit_.asked and not self.link.leaving():
+                if self._desktop is None or self.link.wants_rebuild():
+                    self._build(quit_)
+                    continue
+                lease = secrets.randbits(63)
+                assignment = self.link.take(lease)
+                if assignment is None:
+                    wait([self.link.news], 1.0)
+                    self.link.news.clear()
+                    continue
+                self._run_try(assignment, lease)
+        finally:
+            self._close()
+
+    def _build(self, quit_: Quit) -> None:
+        self._close()
+        self.link.phase("booting")
+        try:
+            desktop = self.build_desktop()
+            self._desktop = desktop
+            check_screen(desktop.observe(), self.run_file.settings.desktop.screen_size)
+        except Exception as error:
+            log.exception("the desktop did not pass its self-check")
+            self.link.built(f"{type(error).__name__}: {error}")
+            self._close()
+            wait([quit_.bell], BUILD_PAUSE_S)
+            return
+        self.link.built()
+        self.link.ready()
+
+    def _run_try(self, assignment: Assignment, lease: int) -> None:
+        assert self._desktop is not None
+        one = Try(
+            self.run_file, assignment, lease, self._desktop, self.name, self.build_agent(), self.policy, self.rows, self.link,
+            self.clock,
+        )
+        try:
+            draft = one.run()
+            self.link.phase("store", draft.n_steps, past_actions=True)
+            row = self.rows.store(draft, one.conversation.blobs)
+            log.info("%s is stored: %s, reward %s", draft.rollout_id, row.status.value, row.reward)
+            self.link.release(stored=True)
+        except Dropped:
+            log.info("%s was dropped", assignment.key.rollout_id)
+            self.link.release(stored=False)
+        if not self.link.wants_rebuild():
+            self.link.ready()
+
+    def _close(self) -> None:
+        desktop, self._desktop = self._desktop, None
+        if desktop is not None:
+            with contextlib.suppress(Exception):
+                desktop.close()
