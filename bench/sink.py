@@ -1,8 +1,10 @@
 """How fast is a real sink process, against writing the same bytes with write and fsync in the same pattern? JSON out.
 
-The pattern of both: a step is a batch of a screenshot and its message, each written, fsynced and renamed, and then their
-folders fsynced; a rollout is its steps and one line that is appended and fsynced. Rounds of both alternate; the ratios
-are of their median times. Then 2,000 rollouts of small screenshots go through one sink, and its memory is read.
+The pattern of both: a step is a batch of a screenshot and its message, each written, fsynced and renamed, and then
+their folders fsynced; a rollout is its steps and one line that is appended and fsynced. Rounds of both alternate; the
+ratios are of their median times. What a worker does before it sends (hash, encode) is done before the clock starts.
+Then
+2,000 rollouts of small screenshots go through one sink, and its memory is read.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 
@@ -38,12 +40,12 @@ IN_FLIGHT = 2
 class Bytes:
     """One rollout: per step its screenshot and message, and the row that names them."""
 
-    batches: list[tuple[bytes, bytes]]
+    batches: list[tuple[PutBlobs, list[bytes]]]
     row: dict[str, Any]
 
     @property
     def size(self) -> int:
-        return sum(len(image) + len(message) for image, message in self.batches) + len(json.dumps(self.row))
+        return sum(len(blob) for _, blobs in self.batches for blob in blobs) + len(json.dumps(self.row))
 
 
 def make_rollout(number: int, steps: int, image_bytes: int) -> Bytes:
@@ -54,7 +56,8 @@ def make_rollout(number: int, steps: int, image_bytes: int) -> Bytes:
         part = {"type": "image_url", "image_url": {"url": image_name(sha256_hex(image))}}
         text = {"type": "text", "text": f"rollout {number}, step {step}: " + "what the agent says of the screen. " * 8}
         message = canonical_json({"role": "user", "content": [part, text]})
-        batches.append((image, message))
+        put = PutBlobs(blobs=[blob_name(image, "image"), blob_name(message, "message")])
+        batches.append((put, [image, message]))
         hashes.append(sha256_hex(message))
         records.append(step_record(list(hashes)))
     group = f"g{number}"
@@ -64,6 +67,11 @@ def make_rollout(number: int, steps: int, image_bytes: int) -> Bytes:
         "outcome": "graded", "reward": 1.0, "n_steps": steps, "steps": records,
     }  # fmt: skip
     return Bytes(batches, row)
+
+
+def blob_name(data: bytes, kind: Literal["message", "image"]) -> BlobName:
+    """The name of a blob."""
+    return BlobName(sha256=sha256_hex(data), size=len(data), type=kind)
 
 
 def step_record(messages: list[str]) -> dict[str, Any]:
@@ -91,7 +99,7 @@ def write_plainly(folder: Path, rollouts: list[Bytes]) -> float:
     with (folder / "rollouts.jsonl").open("ab", buffering=0) as rows:
         count = 0
         for rollout, line in zip(rollouts, lines, strict=True):
-            for image, message in rollout.batches:
+            for _, (image, message) in rollout.batches:
                 for place, data in ((images, image), (messages, message)):
                     write_fsync(place / ".part", data)
                     (place / ".part").replace(place / str(count))
@@ -124,12 +132,8 @@ class Worker:
     def send(self) -> None:
         """Send what may be sent now."""
         while self._batches and self._open < IN_FLIGHT:
-            blobs = list(self._batches.popleft())
-            names = [
-                BlobName(sha256=sha256_hex(blob), size=len(blob), type=kind)  # type: ignore[arg-type]
-                for blob, kind in zip(blobs, ("image", "message"), strict=True)
-            ]
-            self.client.send(PutBlobs(blobs=names), blobs)
+            put, blobs = self._batches.popleft()
+            self.client.send(put, blobs)
             self._open += 1
         if self._rollouts and not self._batches and not self._open and not self._row_sent:
             self.client.send(PutRow(row=self._rollouts[0].row))

@@ -187,7 +187,12 @@ class Core:
     def _assignment(self, key: RolloutKey) -> Assignment:
         task = self._tasks[key.group]
         return Assignment(
-            key=key, task_id=task.task_id, domain=task.domain, task=task.config, max_steps=task.max_steps, meta=task.meta
+            key=key,
+            task_id=task.task_id,
+            domain=task.domain,
+            task=task.config,
+            max_steps=task.max_steps,
+            meta=task.meta,
         )
 
     def _closed(self) -> set[str]:

@@ -118,9 +118,7 @@ class Roster:
         """A worker whose process does not stay up (its supervisor says so): the key it held, and the change."""
         worker = self.workers.get(name)
         if worker is None:
-            beat = Beat(
-                worker=name, boot="", ready=False, phase="booting", holds=None, stored=None, built=0, build_failures=0
-            )
+            beat = Beat(worker=name, boot="", ready=False, phase="booting", holds=None, stored=None, built=0, build_failures=0)
             worker = self.workers[name] = Worker(name, beat, 0.0, silent=True)
         if worker.out is not None:
             return None, []

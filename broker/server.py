@@ -33,9 +33,7 @@ log = logging.getLogger("legato_rl.broker")
 TICK_S = 0.25
 ASK_AGAIN_S = 1.0
 """Seconds after which an exchange with the sink is asked again."""
-LOST_ERROR = RolloutError(
-    kind="env", phase="unknown", type="worker_lost", message="the worker's process ended or fell silent"
-)
+LOST_ERROR = RolloutError(kind="env", phase="unknown", type="worker_lost", message="the worker's process ended or fell silent")
 
 
 class BrokerServer:

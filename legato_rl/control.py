@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-
 from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.endpoints import address
 from legato_rl.errors import WireError
@@ -13,8 +12,6 @@ from legato_rl.sockets import Context, wait
 from legato_rl.wire import DesktopOut, Refused, RunStatus, StatusAsk, StopAsk
 
 ASK_AGAIN_S = 1.0
-
-
 
 
 class ControlClient:

@@ -53,9 +53,7 @@ def pack(ids: Sequence[int]) -> bytes:
     try:
         packed = array("I", ids)
     except (TypeError, OverflowError) as error:
-        raise RecordError(
-            f"a list of token ids holds what is no uint32 ({error}): the server's ids are damaged"
-        ) from None
+        raise RecordError(f"a list of token ids holds what is no uint32 ({error}): the server's ids are damaged") from None
     if sys.byteorder == "big":
         packed.byteswap()
     return packed.tobytes()

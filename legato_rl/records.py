@@ -218,6 +218,16 @@ class Rollout(Draft):
     usable: bool
 
 
+class FeedRow(Record):
+    """What the feed says of a stored row: its number in the file (from 1), key, outcome, status, reward."""
+
+    n: int
+    key: RolloutKey
+    outcome: Outcome
+    status: Status
+    reward: float | None
+
+
 def dump(record: Record) -> dict[str, Any]:
     """`record` as the JSON object that is stored (aliases applied)."""
     return record.model_dump(mode="json", by_alias=True)

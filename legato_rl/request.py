@@ -84,11 +84,7 @@ class StoredMessages:
         before, self._urls = self._urls, {}
         for image in (image for message in messages for image in _image_urls(message)):
             sha256 = image["url"].removeprefix(IMAGE_SCHEME)
-            url = (
-                self._urls.get(sha256)
-                or before.get(sha256)
-                or _data_url(_read_checked(self._run.image(sha256), sha256))
-            )
+            url = self._urls.get(sha256) or before.get(sha256) or _data_url(_read_checked(self._run.image(sha256), sha256))
             self._urls[sha256] = url
             image["url"] = url
 
@@ -101,9 +97,7 @@ class StoredMessages:
         for image in _image_urls(message):
             name = image["url"].removeprefix(IMAGE_SCHEME)
             if not is_hash(name):
-                raise RecordError(
-                    f"{path} names the image {name!r:.80}: it must be a SHA-256 in 64 lower-case hex digits"
-                )
+                raise RecordError(f"{path} names the image {name!r:.80}: it must be a SHA-256 in 64 lower-case hex digits")
             if not self._run.image(name).is_file():
                 raise RecordError(f"{self._run.image(name)} is missing: {INCOMPLETE}")
         return data

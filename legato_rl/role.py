@@ -62,7 +62,9 @@ def guard_parent(clock: Clock = SYSTEM_CLOCK) -> None:
 def run_role(name: str, body: Callable[[Quit], None]) -> None:
     """Run `body` as process `name` and exit by its errors; `body` returns when its `Quit` was asked and work is handed back."""
     logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format=f"%(asctime)s.%(msecs)03d {name} %(levelname)s %(message)s",
+        stream=sys.stderr,
+        level=logging.INFO,
+        format=f"%(asctime)s.%(msecs)03d {name} %(levelname)s %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
     faulthandler.enable()

@@ -51,8 +51,9 @@ class Context:
         return Client(self._context, name, address, identity)
 
     def close(self) -> None:
-        """Wait for the last messages (LINGER bounds it) and end."""
-        self._context.term()
+        """Close all sockets, wait for their last messages (LINGER bounds it) and end."""
+        # term() alone would wait for ever for a socket that an exception left open.
+        self._context.destroy()
 
     def __enter__(self) -> Context:
         return self
@@ -84,7 +85,9 @@ class _Socket:
             for i, frame in enumerate(frames):
                 flags = zmq.NOBLOCK | (zmq.SNDMORE if i < last else 0)
                 self._socket.send(frame, flags, copy=len(frame) < BLOB_COPY)
-        except zmq.Again:
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+                raise
             self.dropped += 1
             return False
         return True
@@ -105,6 +108,8 @@ class Server(_Socket):
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], name: str, address: str) -> None:
         super().__init__(context, zmq.ROUTER, name)
+        # Without it a ROUTER drops silently at its bound and for a peer that is gone: nothing could be counted.
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         # A peer that comes again under its identity replaces its old connection.
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         self._socket.bind(address)
@@ -127,16 +132,14 @@ class Server(_Socket):
             yield Received(peer, message, blobs)
 
     def send(self, peer: bytes, message: Message, blobs: list[bytes] | None = None) -> bool:
-        """Send to `peer`; False where the bound was reached. Silent where the peer is gone."""
+        """Send to `peer`; False where the bound was reached or the peer is gone."""
         return self._send([peer, *encode(message, blobs)])
 
 
 class Client(_Socket):
     """A connected DEALER."""
 
-    def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], name: str, address: str, identity: bytes | None
-    ) -> None:
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], name: str, address: str, identity: bytes | None) -> None:
         super().__init__(context, zmq.DEALER, name)
         if identity is not None:
             self._socket.setsockopt(zmq.IDENTITY, identity)

@@ -60,7 +60,7 @@ def summarize(
         "schema": SUMMARY_SCHEMA,
         **_delivery(groups, settings, len(facts)),
         "statuses": {status.value: tally.statuses[status] for status in Status},
-        **_rewards([row for group in groups for row in group.usable]),
+        "rewards": _rewards([row for group in groups for row in group.usable], len(groups) * settings.group),
         **tally.result(),
         "desktops": {
             "rebuilt": sum(event.get("event") == "rebuilt" for event in events),
@@ -203,10 +203,7 @@ class Tally:
 def percentiles(values: Iterable[float], name: str) -> dict[str, float | None]:
     """`<name>_p50`, `_p95` and `_p99` by nearest rank, so each is a value that occurred; None where there is none."""
     ordered = sorted(values)
-    return {
-        f"{name}_p{p}": ordered[max(0, math.ceil(len(ordered) * p / 100) - 1)] if ordered else None
-        for p in (50, 95, 99)
-    }
+    return {f"{name}_p{p}": ordered[max(0, math.ceil(len(ordered) * p / 100) - 1)] if ordered else None for p in (50, 95, 99)}
 
 
 def _delivery(groups: list[Group], settings: Settings, rows: int) -> dict[str, Any]:
@@ -216,21 +213,22 @@ def _delivery(groups: list[Group], settings: Settings, rows: int) -> dict[str, A
     return {
         "rows": rows,
         "groups": {
-            "total": len(groups),
+            "asked": len(groups),
             "closed": states["closed"],
             "short": states["short"],
             "open": states["open"],
             "flat": sum(group.state != "open" and bool(group.usable) and group.flat for group in groups),
         },
         "attempts": {"asked": asked, "ended": ended, "unfinished": asked - ended},
-        "usable": {"asked": len(groups) * settings.group, "delivered": sum(len(group.usable) for group in groups)},
     }
 
 
-def _rewards(usable: list[RowFacts]) -> dict[str, Any]:
+def _rewards(usable: list[RowFacts], asked: int) -> dict[str, Any]:
     rewards = [reward_of(row) for row in usable]
     return {
-        "reward_mean": _ratio(math.fsum(rewards), len(rewards)),
+        "asked": asked,
+        "usable": len(usable),
+        "mean": _ratio(math.fsum(rewards), len(rewards)),
         "success_rate": _ratio(sum(reward >= SUCCESS for reward in rewards), len(rewards)),
     }
 
@@ -241,8 +239,8 @@ def _notices(summary: Mapping[str, Any]) -> list[str]:
     lengths = summary["lengths"]
     told = [
         (attempts["unfinished"], f"{attempts['unfinished']} of {attempts['asked']} attempts have no final row"),
-        (groups["short"], f"{groups['short']} of {groups['total']} groups ended short of their graded attempts"),
-        (groups["flat"], f"{groups['flat']} of {groups['total']} groups have no variance: their advantages are 0"),
+        (groups["short"], f"{groups['short']} of {groups['asked']} groups ended short of their graded attempts"),
+        (groups["flat"], f"{groups['flat']} of {groups['asked']} groups have no variance: their advantages are 0"),
         (summary["mixed_version_rollouts"], f"{summary['mixed_version_rollouts']} usable rollouts mix policy versions"),
         (summary["desktops"]["out"], f"desktops are out: {', '.join(summary['desktops']['out'])}"),
         (summary["evaluator_failures"], f"evaluators failed on {len(summary['evaluator_failures'])} tasks"),

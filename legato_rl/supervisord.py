@@ -48,7 +48,9 @@ def control_socket(sockets: Path) -> Path:
 
 def render(run_dir: Path, sockets: Path, logs: Path, scripts: Path, desktops: int, folder: Path) -> str:
     """supervisord.conf for one run. `scripts` holds the console scripts, `folder` is where the programs start."""
-    return "\n".join([_head(sockets, logs, desktops), *(_program(p, run_dir, logs, scripts, folder) for p in programs(desktops))])
+    return "\n".join(
+        [_head(sockets, logs, desktops), *(_program(p, run_dir, logs, scripts, folder) for p in programs(desktops))]
+    )
 
 
 def _head(sockets: Path, logs: Path, desktops: int) -> str:

@@ -1,74 +1,19 @@
-"""What do processes say to each other? Every message of every socket, its kind, and its bytes. PURE: knows no socket.
+"""What do processes say to each other? Every message of every socket. PURE: knows no socket.
 
-Frames of a message: `[WIRE_VERSION, kind, msgpack body, blob …]`. Big bytes (images, messages) are blobs, never fields;
-the body names them in the same order. The version is in every message, since nobody keeps the state of a connection:
-either side may restart at any time. Each class's docstring starts with `sender -> receiver`.
+How a message becomes frames is told in frames.py. Each class's docstring starts with `sender -> receiver`.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-import msgpack
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from legato_rl.config import Phase
-from legato_rl.errors import WireError
-from legato_rl.records import ModelUse, Outcome, PromptRecord, RolloutKey, Status, StepResponse, StopReason
+from legato_rl.frames import KINDS, WIRE_VERSION, Message, Part, decode, encode
+from legato_rl.records import FeedRow, ModelUse, PromptRecord, RolloutKey, StepResponse, StopReason
 
-WIRE_VERSION = b"legato/1"
-MAX_BODY = 256 * 2**20
-"""Bytes of a body; a row of a long rollout is the largest."""
-
-KINDS: dict[bytes, type[Message]] = {}
-"""Every message class by its kind frame."""
-
-
-class Message(BaseModel):
-    """A message; its kind frame is the class's name. Two classes of one name are a TypeError at import."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-    kind: ClassVar[bytes]
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        cls.kind = cls.__name__.encode()
-        if cls.kind in KINDS:
-            raise TypeError(f"two messages are called {cls.__name__}")
-        KINDS[cls.kind] = cls
-
-
-class Part(BaseModel):
-    """A field group inside messages."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
-def encode(message: Message, blobs: list[bytes] | None = None) -> list[bytes]:
-    """The frames of `message`."""
-    body = msgpack.packb(message.model_dump(by_alias=True), use_bin_type=True, unicode_errors="surrogatepass")
-    return [WIRE_VERSION, message.kind, body, *(blobs or [])]
-
-
-def decode(frames: list[bytes]) -> tuple[Message, list[bytes]]:
-    """The message and blobs in `frames`. WireError, in one sentence, for anything that is none."""
-    if len(frames) < 3:
-        raise WireError(f"a message has {len(frames)} frames: it needs version, kind and body")
-    version, kind, body = (bytes(frame) if len(frame) <= MAX_BODY else b"" for frame in frames[:3])
-    if version != WIRE_VERSION:
-        raise WireError(f"the wire version is {version[:40]!r}: this side speaks {WIRE_VERSION!r}, so upgrade one of us")
-    message_class = KINDS.get(kind)
-    if message_class is None:
-        raise WireError(f"the kind {kind[:40]!r} is unknown: see docs/protocol.md")
-    try:
-        fields = msgpack.unpackb(body, raw=False, unicode_errors="surrogatepass", strict_map_key=True)
-        return message_class.model_validate(fields), frames[3:]
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(str(part) for part in fault["loc"])
-        raise WireError(f"{kind.decode()}.{field}: {fault['msg']}") from None
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise WireError(f"the body of {kind.decode()} is no msgpack map: {error}") from None
+__all__ = ["KINDS", "WIRE_VERSION", "FeedRow", "Message", "Part", "decode", "encode"]
 
 
 class Refused(Message):
@@ -258,16 +203,6 @@ class PutRow(Message):
     """worker or broker -> sink: append this row (a Draft); sent again until stored. Idempotent by the row's key."""
 
     row: dict[str, Any]
-
-
-class FeedRow(Part):
-    """What the feed says of a stored row: its number in the file (from 1), key, outcome, status, reward."""
-
-    n: int
-    key: RolloutKey
-    outcome: Outcome
-    status: Status
-    reward: float | None
 
 
 class RowStored(Message):

@@ -201,7 +201,10 @@ class Link:
             holds = None
             if state.holds is not None:
                 holds = Holding(
-                    key=state.holds, lease=state.lease, phase=state.phase, step=max(state.step, 0),
+                    key=state.holds,
+                    lease=state.lease,
+                    phase=state.phase,
+                    step=max(state.step, 0),
                     past_actions=state.past_actions,
                 )
             return Beat(

@@ -33,7 +33,9 @@ def serve(root: Path, quit_: Quit) -> None:
         return desktop
 
     def build_agent() -> QwenAgent:
-        return QwenAgent(model=settings.policy.model, image_max=settings.image_max, fold_size=settings.fold_size, today=run.today)
+        return QwenAgent(
+            model=settings.policy.model, image_max=settings.image_max, fold_size=settings.fold_size, today=run.today
+        )
 
     link = Link(name, secrets.token_hex(8), settings.desktop, SYSTEM_CLOCK, quit_)
     with (
@@ -46,8 +48,14 @@ def serve(root: Path, quit_: Quit) -> None:
         thread.start()
         try:
             Worker(
-                name, run, build_desktop, build_agent, PolicyLine(policy, link, SYSTEM_CLOCK),
-                RowLine(rows, link, SYSTEM_CLOCK), link, SYSTEM_CLOCK,
+                name,
+                run,
+                build_desktop,
+                build_agent,
+                PolicyLine(policy, link, SYSTEM_CLOCK),
+                RowLine(rows, link, SYSTEM_CLOCK),
+                link,
+                SYSTEM_CLOCK,
             ).run(quit_)
         finally:
             link.quit()

@@ -55,7 +55,12 @@ class PolicyLine:
     clock: Clock
 
     def call(
-        self, call: CallId, messages: list[str], params: dict[str, Any], deadline_s: float | None, new: list[Blob],
+        self,
+        call: CallId,
+        messages: list[str],
+        params: dict[str, Any],
+        deadline_s: float | None,
+        new: list[Blob],
         known: dict[str, Blob],
     ) -> CallReply:
         """The completion of `call`. CallError where none will come; Stopped or Dropped where the try is to end.
@@ -78,7 +83,12 @@ class PolicyLine:
                 return
 
     def _ask(
-        self, call: CallId, messages: list[str], params: dict[str, Any], deadline_s: float | None, new: list[Blob],
+        self,
+        call: CallId,
+        messages: list[str],
+        params: dict[str, Any],
+        deadline_s: float | None,
+        new: list[Blob],
         known: dict[str, Blob],
     ) -> CallReply:
         blobs = new
@@ -86,7 +96,10 @@ class PolicyLine:
             self.link.news.clear()
             self.link.check()
             ask = CallAsk(
-                call=call, messages=messages, params=params, deadline_s=deadline_s,
+                call=call,
+                messages=messages,
+                params=params,
+                deadline_s=deadline_s,
                 blobs=[BlobName(sha256=blob.sha256, size=len(blob.data), type=blob.type) for blob in blobs],
             )
             self.socket.send(ask, [blob.data for blob in blobs])

@@ -7,14 +7,14 @@ Whatever goes wrong becomes an outcome of the row; only Dropped leaves none.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from legato_rl.clock import Clock, iso
 from legato_rl.config import Phase
-from legato_rl.desktop import ActResult, Desktop, DesktopFailure, Ready
+from legato_rl.desktop import DesktopFailure
 from legato_rl.policy.body import call_seed, sampling_params
 from legato_rl.records import ActionRecord, Draft, Outcome, PolicyStamp, RolloutError, Step, StepRequest
 from legato_rl.rundir import RunFile
@@ -22,11 +22,11 @@ from legato_rl.wire import Assignment, CallReply
 from legato_rl.workers.agent import Agent, Observation
 from legato_rl.workers.agent.reasoning import merge_reasoning
 from legato_rl.workers.conversation import Conversation
+from legato_rl.workers.desk import Desk, EvaluatorFailed
 from legato_rl.workers.link import Dropped, Link, Stopped
 from legato_rl.workers.pace import Pace
 from legato_rl.workers.policy import CallError, PolicyLine, call_id
 from legato_rl.workers.rows import RowLine
-from legato_rl.workers.screen import BadVerdict, check_screen, check_verdict
 
 STDERR_BYTES = 2000
 """What a row keeps of an action's stderr."""
@@ -34,8 +34,6 @@ ENDS = frozenset({"DONE", "FAIL"})
 """Actions that end the episode."""
 TIMEOUT_TYPE = "rollout_timeout"
 """The type of a CallFailed that the rollout's own time-out caused; the rollout is then graded, not failed."""
-
-T = TypeVar("T")
 
 
 class _TimedOut(Exception):
@@ -49,7 +47,7 @@ class Try:
     run_file: RunFile
     assignment: Assignment
     lease: int
-    desktop: Desktop
+    desk: Desk
     desktop_name: str
     agent: Agent
     policy: PolicyLine
@@ -85,7 +83,7 @@ class Try:
             outcome, error = Outcome.DESKTOP_FAILED, self._error("env", failure.type, failure)
         except CallError as failure:
             outcome, error = Outcome.POLICY_FAILED, self._error("policy", failure.type, failure)
-        except _EvaluatorFailed as failure:
+        except EvaluatorFailed as failure:
             outcome, error = Outcome.EVALUATOR_FAILED, self._error("env", failure.type, failure)
         return self._draft(outcome, reward, reason, error, started, self.clock.monotonic() - start)
 
@@ -96,7 +94,8 @@ class Try:
         self._reset()
         self._pace.start_rollout(self.clock.monotonic())
         try:
-            for self._step in range(self.assignment.max_steps):
+            for step in range(self.assignment.max_steps):
+                self._step = step
                 if self._one_step():
                     return False
         except _TimedOut:
@@ -110,13 +109,16 @@ class Try:
         task = copy.deepcopy(self.assignment.task)
         # What a desktop may want to know of the try: to name its folders, or to draw its luck.
         task["legato"] = {
-            "rollout_id": key.rollout_id, "group_id": key.group, "attempt": key.attempt, "try": key.try_,
+            "rollout_id": key.rollout_id,
+            "group_id": key.group,
+            "attempt": key.attempt,
+            "try": key.try_,
         }
         self.link.check()
         with self._timed("reset", "reset_s"):
-            self._desk(lambda: self.desktop.reset(task))
+            self.desk.reset(task)
         with self._timed("wait_after_reset", "wait_after_reset_s"):
-            self._ready(self._desk(self.desktop.wait_after_reset))
+            self.desk.wait_after_reset()
         self._observe()
         self.agent.reset()
 
@@ -182,12 +184,13 @@ class Try:
         return merge_reasoning(reply.response.reasoning, reply.response.content)
 
     def _keep(self, reply: CallReply, actions: list[ActionRecord]) -> None:
-        request = StepRequest(
-            messages=self._hashes, params=reply.params, body_sha256=reply.body_sha256, prompt=reply.prompt
-        )
+        request = StepRequest(messages=self._hashes, params=reply.params, body_sha256=reply.body_sha256, prompt=reply.prompt)
         self._steps.append(
             Step(
-                request=request, response=reply.response, model=reply.model, parse_error=self.agent.parse_error,
+                request=request,
+                response=reply.response,
+                model=reply.model,
+                parse_error=self.agent.parse_error,
                 actions=list(actions),
             )
         )
@@ -195,11 +198,8 @@ class Try:
     def _act(self, action: str) -> ActionRecord:
         start = self.clock.monotonic()
         self._enter("act")
-        result = self._desk(lambda: self.desktop.act(action))
-        total = self.clock.monotonic() - start
-        if not isinstance(result, ActResult):
-            raise DesktopFailure("bad_answer", f"act returned a {type(result).__name__}: it must return an ActResult")
-        ready = self._ready(result.ready)
+        result = self.desk.act(action)
+        total, ready = self.clock.monotonic() - start, result.ready
         self._pace.add("wait_s", min(ready.seconds, total))
         self._pace.add("act_s", max(0.0, total - ready.seconds))
         return ActionRecord(
@@ -216,39 +216,18 @@ class Try:
     def _observe(self) -> float:
         start = self.clock.monotonic()
         with self._timed("observe", "obs_s"):
-            self._screen = check_screen(self._desk(self.desktop.observe), self._settings.desktop.screen_size)
+            self._screen = self.desk.observe()
         return self.clock.monotonic() - start
 
     def _grade(self) -> float:
         self.link.check()
         with self._timed("wait_before_eval", "wait_before_eval_s"):
-            self._ready(self._desk(self.desktop.wait_before_eval))
+            self.desk.wait_before_eval()
         self.link.check()
         with self._timed("evaluate", "eval_s"):
-            try:
-                return check_verdict(self.desktop.evaluate())
-            except DesktopFailure:
-                raise
-            except BadVerdict as error:
-                raise _EvaluatorFailed("bad_verdict", str(error)) from None
-            except Exception as error:
-                raise _EvaluatorFailed(type(error).__name__, str(error)) from error
+            return self.desk.evaluate()
 
     # --- small pieces ------------------------------------------------------------------------------------------------
-
-    def _desk(self, call: Callable[[], T]) -> T:
-        """A desktop's own exceptions pass; a backend's bug is a desktop failure too."""
-        try:
-            return call()
-        except DesktopFailure:
-            raise
-        except Exception as error:
-            raise DesktopFailure(type(error).__name__, str(error)) from error
-
-    def _ready(self, ready: object) -> Ready:
-        if not isinstance(ready, Ready):
-            raise DesktopFailure("bad_answer", f"a wait returned a {type(ready).__name__}: it must return a Ready")
-        return ready
 
     def _check_time(self) -> None:
         if self._pace.over(self.clock.monotonic()):
@@ -271,7 +250,12 @@ class Try:
         return RolloutError.model_validate({"kind": kind, "phase": self._phase, "type": type_, "message": str(error)})
 
     def _draft(
-        self, outcome: Outcome, reward: float | None, reason: str | None, error: RolloutError | None, started: float,
+        self,
+        outcome: Outcome,
+        reward: float | None,
+        reason: str | None,
+        error: RolloutError | None,
+        started: float,
         total_s: float,
     ) -> Draft:
         final = None
@@ -305,11 +289,3 @@ class Try:
             steps=self._steps,
             final_image=final,
         )
-
-
-class _EvaluatorFailed(Exception):
-    """The evaluator raised something of its own, or returned no reward."""
-
-    def __init__(self, type: str, message: str) -> None:
-        super().__init__(message)
-        self.type = type

@@ -15,11 +15,11 @@ from legato_rl.rundir import RunFile
 from legato_rl.sockets import wait
 from legato_rl.wire import Assignment
 from legato_rl.workers.agent import Agent
+from legato_rl.workers.desk import Desk
 from legato_rl.workers.link import Dropped, Link
 from legato_rl.workers.policy import PolicyLine
 from legato_rl.workers.rollout import Try
 from legato_rl.workers.rows import RowLine
-from legato_rl.workers.screen import check_screen
 
 log = logging.getLogger("legato_rl.worker")
 
@@ -62,9 +62,8 @@ class Worker:
         self._close()
         self.link.phase("booting")
         try:
-            desktop = self.build_desktop()
-            self._desktop = desktop
-            check_screen(desktop.observe(), self.run_file.settings.desktop.screen_size)
+            self._desktop = self.build_desktop()
+            self._desk().observe()
         except Exception as error:
             log.exception("the desktop did not pass its self-check")
             self.link.built(f"{type(error).__name__}: {error}")
@@ -75,9 +74,16 @@ class Worker:
         self.link.ready()
 
     def _run_try(self, assignment: Assignment, lease: int) -> None:
-        assert self._desktop is not None
         one = Try(
-            self.run_file, assignment, lease, self._desktop, self.name, self.build_agent(), self.policy, self.rows, self.link,
+            self.run_file,
+            assignment,
+            lease,
+            self._desk(),
+            self.name,
+            self.build_agent(),
+            self.policy,
+            self.rows,
+            self.link,
             self.clock,
         )
         try:
@@ -91,6 +97,10 @@ class Worker:
             self.link.release(stored=False)
         if not self.link.wants_rebuild():
             self.link.ready()
+
+    def _desk(self) -> Desk:
+        assert self._desktop is not None
+        return Desk(self._desktop, self.run_file.settings.desktop.screen_size)
 
     def _close(self) -> None:
         desktop, self._desktop = self._desktop, None

@@ -184,9 +184,7 @@ class Call:
 def check_ask(ask: CallAsk) -> None:
     """WireError where an ask holds what no request can be made of."""
     if not _ROLLOUT.match(ask.call.rollout):
-        raise WireError(
-            f"call.rollout is {ask.call.rollout[:80]!r}: it goes into a header, so use run:group:attempt:try"
-        )
+        raise WireError(f"call.rollout is {ask.call.rollout[:80]!r}: it goes into a header, so use run:group:attempt:try")
     for sha256 in ask.messages:
         if not is_hash(sha256):
             raise WireError(f"messages holds {sha256[:80]!r}: it must be a SHA-256 in 64 lower-case hex digits")

@@ -12,11 +12,22 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from legato_rl.canonical import canonical_json, image_hashes, sha256_hex
 from legato_rl.errors import WireError
 from legato_rl.policy.body import message_fragment
 from legato_rl.wire import BlobName
+
+
+@dataclass(frozen=True)
+class Part:
+    """A blob that is what its name says; `images` are the hashes of those that a message names, in order."""
+
+    sha256: str
+    type: Literal["message", "image"]
+    data: bytes
+    images: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -35,11 +46,11 @@ class Fragment:
 
 @dataclass
 class _Prompt:
-    """A rollout's present prompt. `texts` and `images` are what came for it while it is gathered; `pinned` until its call ends."""
+    """A rollout's present prompt, `pinned` until its call ends. `texts` and `images`: parts that came to gather it."""
 
     messages: tuple[str, ...]
     pinned: bool = True
-    texts: dict[str, tuple[bytes, tuple[str, ...]]] = field(default_factory=dict)
+    texts: dict[str, Part] = field(default_factory=dict)
     images: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -75,20 +86,14 @@ class Fragments:
         if prompt is not None:
             self._let_go(prompt)
 
-    def feed(self, rollout: str, names: Sequence[BlobName], blobs: Sequence[bytes]) -> None:
-        """Take in what the worker of `rollout`, whose prompt is held, sent for it.
-
-        WireError, and nothing is taken in, where a blob is not what its name says.
-        """
-        if len(names) != len(blobs):
-            raise WireError(f"{len(names)} blobs are named, but {len(blobs)} came: send one frame for each name")
-        images = [_images_named(name, blob) for name, blob in zip(names, blobs, strict=True)]
+    def feed(self, rollout: str, parts: Sequence[Part]) -> None:
+        """Take in what the worker of `rollout`, whose prompt is held, sent for it."""
         prompt = self._prompts[rollout]
-        for name, blob, named in zip(names, blobs, images, strict=True):
-            if name.type == "image":
-                prompt.images[name.sha256] = blob
+        for part in parts:
+            if part.type == "image":
+                prompt.images[part.sha256] = part.data
             else:
-                prompt.texts[name.sha256] = blob, named
+                prompt.texts[part.sha256] = part
         for sha256 in prompt.messages:
             self._make(sha256, prompt)
         self._shrink()
@@ -101,7 +106,7 @@ class Fragments:
             if sha256 in self._ready:
                 continue
             if sha256 in prompt.texts:
-                wanted.update(dict.fromkeys(image for image in prompt.texts[sha256][1] if image not in prompt.images))
+                wanted.update(dict.fromkeys(image for image in prompt.texts[sha256].images if image not in prompt.images))
             else:
                 wanted[sha256] = None
         return list(wanted)
@@ -119,10 +124,11 @@ class Fragments:
         """Make the fragment of a message that has all its parts."""
         if sha256 in self._ready or sha256 not in prompt.texts:
             return
-        text, images = prompt.texts[sha256]
-        if any(image not in prompt.images for image in images):
+        part = prompt.texts[sha256]
+        if any(image not in prompt.images for image in part.images):
             return
-        fragment = Fragment(text, message_fragment(text, prompt.images) if images else text, images)
+        ready = message_fragment(part.data, prompt.images) if part.images else part.data
+        fragment = Fragment(part.data, ready, part.images)
         self._ready[sha256] = fragment
         self.used += fragment.size
 
@@ -148,18 +154,24 @@ class Fragments:
             self.used -= fragment.size
 
 
-def _images_named(name: BlobName, blob: bytes) -> tuple[str, ...]:
-    """The images that a message names. WireError where the blob is not what `name` says."""
+def check_parts(names: Sequence[BlobName], blobs: Sequence[bytes]) -> list[Part]:
+    """What came with an ask. WireError where a blob is not what its name says, or a message is no canonical JSON."""
+    if len(names) != len(blobs):
+        raise WireError(f"{len(names)} blobs are named, but {len(blobs)} came: send one frame for each name")
+    return [_check(name, blob) for name, blob in zip(names, blobs, strict=True)]
+
+
+def _check(name: BlobName, blob: bytes) -> Part:
     if len(blob) != name.size:
         raise WireError(f"blob {name.sha256[:80]} has {len(blob)} bytes, its name says {name.size}: send it again")
     if sha256_hex(blob) != name.sha256:
         raise WireError(f"blob {name.sha256[:80]} has another hash: send it again")
     if name.type == "image":
-        return ()
+        return Part(name.sha256, name.type, blob, ())
     try:
         message = json.loads(blob)
         if isinstance(message, dict) and canonical_json(message) == blob:
-            return tuple(image_hashes(message))
+            return Part(name.sha256, name.type, blob, tuple(image_hashes(message)))
     except (ValueError, RecursionError):
         pass
-    raise WireError(f"message {name.sha256} is no canonical JSON object: encode it as docs/rollouts.md says")
+    raise WireError(f"message {name.sha256} is no canonical JSON object: sort its keys and leave out blanks")

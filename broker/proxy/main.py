@@ -15,8 +15,7 @@ from legato_rl.policy.upstream import Upstream
 from legato_rl.role import Quit, run_folder, run_role
 from legato_rl.rundir import RunDir
 from legato_rl.sockets import Context
-
-KEY_VARIABLE = "LEGATO_POLICY_KEY"
+from legato_rl.supervisord import KEY_VARIABLE
 
 
 def serve(root: Path, key: str | None, quit_: Quit) -> None:

@@ -23,6 +23,8 @@ log = logging.getLogger("legato_rl.proxy")
 
 PROBE_S = 10.0
 """Seconds that /health has to answer a probe: long enough for a server that is only busy."""
+CLOSE_S = 2.0
+"""Seconds that the threads have to end; the rest are daemons and go with the process."""
 NOT_SENT = Verdict(Action.CANCELLED, "cancelled", "the call was aborted before it was sent")
 
 
@@ -93,7 +95,7 @@ class Pool:
                 return
 
     def close(self) -> None:
-        """Abort what is in the air and end the threads. A health probe may outlive this for its own time-out."""
+        """Abort what is in the air and end the threads. One that is in a health check may outlive this by its time."""
         for _ in self._upstreams:
             self._jobs.put(None)
         self._probes.put(False)
@@ -101,8 +103,9 @@ class Pool:
             self._unsent.clear()
             for token, upstream in self._at.items():
                 upstream.abort(token)
-        for thread in self._threads[:-1]:
-            thread.join()
+        give_up = self._clock.monotonic() + CLOSE_S
+        for thread in self._threads:
+            thread.join(max(0.0, give_up - self._clock.monotonic()))
         for upstream in (*self._upstreams, self._prober):
             upstream.close()
 

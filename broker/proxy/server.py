@@ -9,7 +9,7 @@ from secrets import token_hex
 
 from legato_rl.broker.proxy.calls import Call, State, check_ask
 from legato_rl.broker.proxy.core import Abort, Completed, Core, Forget, Order, Probe, Start, Tell
-from legato_rl.broker.proxy.fragments import Fragments
+from legato_rl.broker.proxy.fragments import Fragments, check_parts
 from legato_rl.broker.proxy.job import IDS_KEY, Job
 from legato_rl.broker.proxy.pool import Ended, Pool, Probed
 from legato_rl.clock import Clock
@@ -117,7 +117,9 @@ class ProxyServer:
                 raise ValueError(f"the proxy takes no {type(other).__name__}")
 
     def _take_ask(self, ask: CallAsk, received: Received, now: float) -> list[Order]:
+        # Checked before anything is changed, so that a refused ask has done nothing.
         check_ask(ask)
+        parts = check_parts(ask.blobs, received.blobs)
         call, orders = self._core.ask(ask, received.peer, now)
         if call is None:
             return orders
@@ -126,7 +128,7 @@ class ProxyServer:
             self._ids_refused.discard(rollout)
             self._fragments.hold(rollout, ask.messages)
         if call.state is State.GATHERING:
-            self._fragments.feed(rollout, ask.blobs, received.blobs)
+            self._fragments.feed(rollout, parts)
             missing = self._fragments.missing(rollout)
             if missing:
                 self._calls.send(received.peer, CallNeeds(call=call.id, hashes=missing))

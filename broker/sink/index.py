@@ -63,9 +63,7 @@ class Index:
         if status is Status.CANCELLED and graded >= self._closing:
             reason = "group_closed"
         # The draft was validated when it was read; a second time would only cost.
-        return Rollout.model_construct(
-            **{**dict(draft), "cancel_reason": reason, "status": status, "usable": status in USABLE}
-        )
+        return Rollout.model_construct(**{**dict(draft), "cancel_reason": reason, "status": status, "usable": status in USABLE})
 
     def add(self, row: Rollout) -> FeedRow:
         """Note that `row` is stored, and return what the feed says of it. Its key must be new."""
@@ -87,9 +85,7 @@ class Index:
         if run_id != self.run_id:
             raise RecordError(f"row {number} is of run {run_id!r}: this folder is of run {self.run_id!r}")
         if (group, attempt, try_) in self._numbers:
-            raise RecordError(
-                f"row {number} repeats the key {line.get('rollout_id')!r}: the file was changed by others"
-            )
+            raise RecordError(f"row {number} repeats the key {line.get('rollout_id')!r}: the file was changed by others")
         self._add(facts)
 
     def _add(self, facts: _Facts) -> FeedRow:

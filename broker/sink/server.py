@@ -35,6 +35,9 @@ from .store import Store, explain
 FEED_LIMIT = 5000
 """Rows of one Feed at most (about 1 MB)."""
 
+REASON_LIMIT = 500
+"""Characters of a refusal, which may quote a value of any length."""
+
 SUBSCRIBERS = 16
 """Peers that are pushed the feed: the latest that asked for it. A broker that restarts comes as a new peer."""
 
@@ -75,7 +78,7 @@ class Sink:
             answer = self._answer(server, received)
         except WireError as error:
             server.bad += 1
-            answer = Refused(about=kind, reason=str(error))
+            answer = Refused(about=kind, reason=str(error)[:REASON_LIMIT])
         except OSError as error:
             reason = explain(self._run.root, error)
             answer = Refused(about=kind, reason=reason)

@@ -65,9 +65,7 @@ class Store:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(
-                f"{self._run.root} is locked by another sink: end that one, or use another folder"
-            ) from None
+            raise ConfigError(f"{self._run.root} is locked by another sink: end that one, or use another folder") from None
 
     def _open_folder(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -52,10 +52,18 @@ how = _group(
     click.option("--oversample", type=float, default=0.0, metavar="F", help="Extra attempts per group: ceil(G x F)."),
     click.option("--close", type=click.Choice(["first", "all"]), default="first", help="When a group closes."),
     click.option("--max-steps", type=int, default=15, metavar="N", help="Policy calls per rollout."),
-    click.option("--rollout-timeout", type=float, metavar="S", help="Seconds of a rollout; then it is graded.  [default: none]"),
+    click.option(
+        "--rollout-timeout", type=float, metavar="S", help="Seconds of a rollout; then it is graded.  [default: none]"
+    ),
     click.option("--env-retries", type=int, default=1, metavar="N", help="Further tries after a desktop failure."),
-    click.option("--stop-failures", "stop_failure_share", type=float, default=0.5, metavar="SHARE",
-                 help="Stop when more of the last 20 tries failed on the desktop."),
+    click.option(
+        "--stop-failures",
+        "stop_failure_share",
+        type=float,
+        default=0.5,
+        metavar="SHARE",
+        help="Stop when more of the last 20 tries failed on the desktop.",
+    ),
 )
 calls = _group(
     click.option("--max-inflight", type=int, metavar="N", help="Model requests at once, over all desktops.  [default: none]"),
@@ -96,20 +104,33 @@ def collect(**options: Any) -> None:
     settings = {
         name: options[name]
         for name in (
-            "desktops", "group", "oversample", "close", "max_steps", "rollout_timeout", "env_retries", "stop_failure_share",
-            "max_inflight", "image_max",
+            "desktops",
+            "group",
+            "oversample",
+            "close",
+            "max_steps",
+            "rollout_timeout",
+            "env_retries",
+            "stop_failure_share",
+            "max_inflight",
+            "image_max",
         )
     }
     with progress(options["quiet"]) as display:
         summary = run(
-            options["tasks"], policy, options["out"], desktop=desktop, on_start=display.start, on_status=display.show,
+            options["tasks"],
+            policy,
+            options["out"],
+            desktop=desktop,
+            on_start=display.start,
+            on_status=display.show,
             **settings,
         )
     if options["as_json"]:
         click.echo(json.dumps(summary, indent=1))
     elif not options["quiet"]:
         display.end(summary, options["out"])
-    if summary["groups"]["closed"] < summary["groups"]["asked"]:
+    if summary["groups"]["closed"] < summary["groups"]["total"]:
         sys.exit(ExitCode.SHORT)
 
 
@@ -122,7 +143,16 @@ def _policy(options: dict[str, Any]) -> PolicyConfig:
         extra_body=_json_object("extra_body", options["extra_body"]),
         **{
             name: options[name]
-            for name in ("temperature", "top_p", "max_tokens", "thinking", "seed", "step_timeout", "retries", "server_wait")
+            for name in (
+                "temperature",
+                "top_p",
+                "max_tokens",
+                "thinking",
+                "seed",
+                "step_timeout",
+                "retries",
+                "server_wait",
+            )
         },
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -13,7 +12,7 @@ from rich.text import Text
 
 WIDTH = 96
 """Columns that the view takes at most; on a narrower terminal it shrinks."""
-BAR = 22
+BAR = 14
 """Columns of a bar that stands for everything."""
 
 STATUS_STYLES = {
@@ -30,21 +29,25 @@ PHASE_STYLES = {"model": "magenta", "queue": "yellow", "other": "bright_black"}
 
 def render(summary: dict[str, Any]) -> RenderableType:
     """The whole view of a summary (docs/rollouts.md, summary.json)."""
-    parts: list[RenderableType] = [
+    parts = [
         _title(summary),
         _headline(summary),
         _side_by_side(_statuses(summary), _phases(summary)),
         _side_by_side(_model_calls(summary), _lengths(summary)),
     ]
-    errors = _errors(summary)
-    if errors.row_count:
-        parts.append(Padding(errors, (1, 0, 0, 0)))
+    if any(summary["errors"].values()):
+        parts.append(_errors(summary["errors"]))
     if summary["notices"]:
         parts.append(_notices(summary["notices"]))
-    return Padding(Group(*parts), (1, 1))
+    page = Table.grid()
+    page.add_column(max_width=WIDTH)
+    for part in parts:
+        page.add_row(part)
+        page.add_row("")
+    return Padding(page, (1, 1, 0, 1))
 
 
-def _title(summary: dict[str, Any]) -> Text:
+def _title(summary: dict[str, Any]) -> RenderableType:
     return Text.assemble(
         ("run ", "dim"),
         (summary["run_id"], "bold"),
@@ -57,13 +60,12 @@ def _title(summary: dict[str, Any]) -> Text:
 
 def _headline(summary: dict[str, Any]) -> RenderableType:
     """The four numbers that a trainer looks for first."""
-    groups, usable = summary["groups"], summary["usable"]
+    groups, rewards = summary["groups"], summary["rewards"]
     rest = [f"{groups[state]} {state}" for state in ("short", "open") if groups[state]]
-    rest += [f"{groups['flat']} without variance"] if groups["flat"] else []
     facts = [
-        ("groups closed", f"{groups['closed']} of {groups['total']}", ", ".join(rest) or "none short, none open"),
-        ("usable rollouts", f"{usable['delivered']} of {usable['asked']}", "of G per group"),
-        ("success", _percent(summary["success_rate"]), f"mean reward {_number(summary['reward_mean'])}"),
+        ("groups closed", f"{groups['closed']} of {groups['asked']}", ", ".join(rest)),
+        ("usable rollouts", f"{rewards['usable']} of {rewards['asked']}", ""),
+        ("success", _percent(rewards["success_rate"]), f"mean reward {_number(rewards['mean'])}"),
         ("usable per hour", _number(summary["usable_per_hour"]), f"over {_seconds(summary['hours'] * 3600)}"),
     ]
     grid = Table.grid(expand=True)
@@ -72,101 +74,93 @@ def _headline(summary: dict[str, Any]) -> RenderableType:
     grid.add_row(
         *(Text.assemble((name, "dim"), "\n", (value, "bold"), "\n", (more, "dim")) for name, value, more in facts)
     )
-    return _fit(Padding(grid, (1, 0, 0, 0)))
+    return grid
 
 
-def _statuses(summary: dict[str, Any]) -> Table:
-    table = _table("rollouts", f"{summary['rows']} rows")
+def _statuses(summary: dict[str, Any]) -> RenderableType:
+    grid = _grid(1)
     for status, count in summary["statuses"].items():
-        share = count / summary["rows"] if summary["rows"] else 0.0
-        table.add_row(status, str(count), _bar(share, STATUS_STYLES[status]))
+        if count:
+            grid.add_row(status, str(count), _bar(count / summary["rows"], STATUS_STYLES[status]))
     attempts = summary["attempts"]
-    table.add_row("unfinished", str(attempts["unfinished"]), Text(f"of {attempts['asked']} attempts", "dim"))
-    return table
+    if attempts["unfinished"]:
+        grid.add_row("unfinished", str(attempts["unfinished"]), Text(f"of {attempts['asked']} attempts", "dim"))
+    return _block("rollouts", f"{summary['rows']} rows", grid)
 
 
-def _phases(summary: dict[str, Any]) -> Table:
-    time = summary["time"]
-    table = _table("time by phase", _seconds(time["total_s"]))
+def _phases(summary: dict[str, Any]) -> RenderableType:
+    grid, time = _grid(1), summary["time"]
     for phase, share in sorted(time["share"].items(), key=lambda item: -(item[1] or 0)):
         if share:
-            table.add_row(phase.replace("_", " "), _percent(share), _bar(share, PHASE_STYLES.get(phase, "cyan")))
-    return table
+            grid.add_row(phase.replace("_", " "), _percent(share), _bar(share, PHASE_STYLES.get(phase, "cyan")))
+    return _block("time by phase", f"{_seconds(time['total_s'])} of desktops", grid)
 
 
-def _model_calls(summary: dict[str, Any]) -> Table:
-    calls = summary["model_calls"]
-    table = _table("model calls", f"{calls['steps']} steps", numbers=3)
-    table.add_row("", *(Text(name, "dim") for name in ("p50", "p95", "p99")))
-    for name in ("seconds", "queued"):
-        table.add_row(name, *(_seconds(calls[f"{name}_p{p}"]) for p in (50, 95, 99)))
+def _model_calls(summary: dict[str, Any]) -> RenderableType:
+    grid, calls = _grid(3), summary["model_calls"]
+    grid.add_row("", *(Text(name, "dim") for name in ("p50", "p95", "p99")))
+    for name, title in (("seconds", "call"), ("queued", "queued")):
+        grid.add_row(title, *(_seconds(calls[f"{name}_p{p}"]) for p in (50, 95, 99)))
     facts = [
         ("tried again", str(calls["retried"])),
-        ("prefix-cache hits", _percent(calls["cache_hit_rate"])),
-        ("with logprobs", _percent(calls["logprobs_share"])),
-        ("with token ids", _percent(calls["token_ids_share"])),
-        ("with prompt ids", _percent(calls["prompt_ids_share"])),
         ("parse errors", str(calls["parse_errors"])),
+        ("cache hits", _percent(calls["cache_hit_rate"])),
+        ("logprobs", _percent(calls["logprobs_share"])),
+        ("token ids", _percent(calls["token_ids_share"])),
+        ("prompt ids", _percent(calls["prompt_ids_share"])),
     ]
     for name, value in facts:
-        table.add_row(name, value)
-    return table
+        grid.add_row(name, value)
+    return _block("model calls", f"{calls['steps']} steps", grid)
 
 
-def _lengths(summary: dict[str, Any]) -> Table:
-    lengths, desktops = summary["lengths"], summary["desktops"]
-    table = _table("kept and cancelled", "", numbers=2)
-    table.add_row("", *(Text(name, "dim") for name in ("kept", "cancelled")))
+def _lengths(summary: dict[str, Any]) -> RenderableType:
+    grid, lengths, desktops = _grid(2), summary["lengths"], summary["desktops"]
     kinds = [lengths["kept"], lengths["cancelled"]]
-    table.add_row("rollouts", *(str(kind["rollouts"]) for kind in kinds))
-    table.add_row("steps each", *(_number(kind["steps_mean"]) for kind in kinds))
-    table.add_row("time each", *(_seconds(kind["seconds_mean"]) for kind in kinds))
-    table.add_row("time in all", *(_seconds(kind["seconds"]) for kind in kinds))
-    table.add_section()
-    table.add_row("desktops rebuilt", str(desktops["rebuilt"]))
-    table.add_row("desktops out", str(len(desktops["out"])))
-    return table
+    grid.add_row("", *(Text(name, "dim") for name in ("kept", "cancelled")))
+    grid.add_row("rollouts", *(str(kind["rollouts"]) for kind in kinds))
+    grid.add_row("steps each", *(_number(kind["steps_mean"]) for kind in kinds))
+    grid.add_row("time each", *(_seconds(kind["seconds_mean"]) for kind in kinds))
+    grid.add_row("time in all", *(_seconds(kind["seconds"]) for kind in kinds))
+    grid.add_row("")
+    grid.add_row("desktops rebuilt", str(desktops["rebuilt"]))
+    grid.add_row("desktops out", str(len(desktops["out"])))
+    return _block("lengths", "", grid)
 
 
-def _errors(summary: dict[str, Any]) -> Table:
-    table = _table("errors", "by type", numbers=1)
-    for kind, types in summary["errors"].items():
+def _errors(errors: dict[str, dict[str, int]]) -> RenderableType:
+    grid = _grid(1)
+    for kind, types in errors.items():
         for name, count in types.items():
-            table.add_row(Text.assemble((f"{kind} ", "dim"), name), Text(str(count), "red"))
-    return table
+            grid.add_row(Text.assemble((f"{kind} ", "dim"), name), Text(str(count), "red"))
+    return _block("errors", "by type", grid)
 
 
 def _notices(notices: Iterable[str]) -> RenderableType:
-    table = Table.grid(padding=(0, 1))
+    grid = Table.grid(padding=(0, 1))
     for notice in notices:
-        table.add_row(Text("!", "bold yellow"), notice)
-    return _fit(Padding(table, (1, 0, 0, 0)))
+        grid.add_row(Text("!", "bold yellow"), notice)
+    return grid
 
 
-def _table(title: str, more: str, numbers: int = 1) -> Table:
-    """A borderless table: a column of names, columns of numbers, and room for a bar."""
-    heading = Text.assemble((title, "bold"), "  ", (more, "dim"))
-    table = Table(box=box.SIMPLE_HEAD, show_header=True, pad_edge=False, padding=(0, 1), header_style="")
-    table.add_column(heading, no_wrap=True)
+def _block(title: str, more: str, body: RenderableType) -> RenderableType:
+    return Group(Text.assemble((title, "bold"), "  ", (more, "dim")), body)
+
+
+def _grid(numbers: int) -> Table:
+    """A column of names, and columns of numbers; where there is one of these, something may stand beside it."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
     for _ in range(numbers):
-        table.add_column(justify="right", no_wrap=True)
-    if numbers == 1:
-        table.add_column(no_wrap=True)
-    return table
+        grid.add_column(justify="right", no_wrap=True)
+    return grid
 
 
-def _side_by_side(left: Table, right: Table) -> RenderableType:
-    grid = Table.grid(expand=True)
+def _side_by_side(left: RenderableType, right: RenderableType) -> RenderableType:
+    grid = Table.grid(expand=True, padding=(0, 2, 0, 0))
     grid.add_column(ratio=1)
     grid.add_column(ratio=1)
     grid.add_row(left, right)
-    return _fit(Padding(grid, (1, 0, 0, 0)))
-
-
-def _fit(part: RenderableType) -> RenderableType:
-    grid = Table.grid()
-    grid.add_column(width=WIDTH)
-    grid.add_row(part)
     return grid
 
 
@@ -176,7 +170,7 @@ def _bar(share: float, style: str) -> Text:
 
 
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share * 100:.1f} %"
+    return "–" if share is None else f"{share * 100:.3g} %"
 
 
 def _number(value: float | None) -> str:

@@ -19,7 +19,14 @@ from legato_rl.wire import RunStatus
 
 LINE_S = 10.0
 """Seconds between two plain lines when nothing changes that they tell."""
-COLOURS = {"ok": "green", "truncated": "green", "error": "red", "retried": "yellow", "cancelled": "dim", "surplus": "dim"}
+COLOURS = {
+    "ok": "green",
+    "truncated": "green",
+    "error": "red",
+    "retried": "yellow",
+    "cancelled": "dim",
+    "surplus": "dim",
+}
 
 
 class Display:
@@ -43,7 +50,9 @@ class Display:
         settings = run.settings
         self._console.print(
             f"{run.run_id}: {settings.desktops} desktops ({settings.desktop.backend}), policy {settings.policy.model} "
-            f"{settings.policy.version} at {settings.policy.url}", highlight=False, soft_wrap=True,
+            f"{settings.policy.version} at {settings.policy.url}",
+            highlight=False,
+            soft_wrap=True,
         )
         for notice in run.engine.get("notices", []):
             self._console.print(f"note: {notice}", style="yellow", highlight=False, soft_wrap=True)
@@ -64,12 +73,14 @@ class Display:
 
     def end(self, summary: dict[str, Any], out: Path) -> None:
         """The run is over: say what came of it and where it is."""
-        groups, rewards = summary["groups"], summary["rewards"]
-        mean = rewards["mean"]
+        groups, mean = summary["groups"], summary["reward_mean"]
+        usable = summary["usable"]["delivered"]
         self._console.print(
-            f"{groups['closed']} of {groups['asked']} groups closed, {groups['short']} short; "
-            f"{rewards['usable']} usable rollouts" + (f", mean reward {mean:.2f}" if mean is not None else "")
-            + f"; written to {out}", highlight=False, soft_wrap=True,
+            f"{groups['closed']} of {groups['total']} groups closed, {usable} usable rollouts"
+            + (f", mean reward {mean:.2f}" if mean is not None else "")
+            + f"; written to {out}",
+            highlight=False,
+            soft_wrap=True,
         )
         for notice in summary["notices"]:
             self._console.print(f"note: {notice}", style="yellow", highlight=False, soft_wrap=True)

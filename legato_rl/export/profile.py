@@ -19,7 +19,8 @@ def profile_run(run_dir: str | Path) -> dict[str, Any]:
     about = run.load_run()
     group_ids, events = load_group_ids(run), load_desktop_events(run)
     with RowFile(run) as file:
-        summary = summarize((rollout for _, rollout in file.rows()), about.settings, group_ids, events)
+        rows = (rollout for _, rollout in file.rows())
+        summary = summarize(rows, about.settings, group_ids, events, about.engine.get("notices", []))
     if file.torn_bytes:
         summary["notices"].append(
             f"{file.torn_bytes} bytes at the end of {run.rollouts} are no whole row and were left out"

@@ -1,6 +1,6 @@
 """How is the policy called? The client of a model server, for rollouts (through the proxy), probes and Python users.
 
-`policy.PolicyClient(PolicyConfig(url, model)).complete(messages)` is one call; `probe` and `preflight` look at a server.
+`policy.PolicyClient(PolicyConfig(url, model)).complete(messages)` is one call; `probe` and `preflight` judge a server.
 """
 
 from __future__ import annotations

@@ -80,9 +80,7 @@ def parse_completion(body: bytes) -> Completion:
 
 
 def check(answer: Answer) -> Completion:
-    """`answer` as a completion to train on; raises as `parse_completion`."""
-    if answer.finish_reason == "abort":
-        raise Aborted("the server aborted the call")
+    """`answer` as a completion to train on. PolicyError as `parse_completion`."""
     if answer.tool_calls:
         raise PolicyError(
             "tool_parser",
@@ -122,7 +120,10 @@ def check(answer: Answer) -> Completion:
 
 
 def read_answer(body: bytes) -> Answer:
-    """The fields of the 200 body `body`, under any engine's names. PolicyError `bad_answer` for a wrong type."""
+    """The fields of the 200 body `body`, under any engine's names.
+
+    Aborted, whatever else it holds, where it was cut from outside; PolicyError `bad_answer` for a wrong type.
+    """
     try:
         top = _object("the answer", json.loads(body))
     except (ValueError, RecursionError):
@@ -131,6 +132,8 @@ def read_answer(body: bytes) -> Answer:
     if len(choices) != 1:
         raise _bad("choices", f"a list of {len(choices)}")
     choice = _object("choices.0", choices[0])
+    if choice.get("finish_reason") == "abort":
+        raise Aborted("the server aborted the call")
     message = _object("choices.0.message", choice.get("message"))
     usage = _object("usage", top.get("usage") or {})
     meta = _object("choices.0.meta_info", choice.get("meta_info") or {})
@@ -256,4 +259,6 @@ _ids = _typed(lambda value: value is None or (isinstance(value, list) and all(ma
 
 def _bad(field: str, value: Any) -> PolicyError:
     told = value if isinstance(value, str) else json.dumps(value)
-    return PolicyError("bad_answer", f"{field} is {told[:100]}: this is no chat completion, so correct the policy URL")
+    return PolicyError(
+        "bad_answer", f"{field} is {told[:100]}: no chat completion has that, so check what the policy URL serves"
+    )

@@ -36,9 +36,7 @@ def preflight(policy: PolicyConfig, clock: Clock = SYSTEM_CLOCK) -> dict[str, An
     token_ids = answer.token_ids is not None
     notices = []
     if not token_ids:
-        notices.append(
-            "the server returns no token ids: this run has logprobs only, which cannot be trained on exactly"
-        )
+        notices.append("the server returns no token ids: this run has logprobs only, which cannot be trained on exactly")
     elif answer.prompt_token_ids is None:
         notices.append("the server returns no prompt ids: the prompts' tokens are not in the record")
     if answer.reasoning is not None and policy.thinking:
@@ -66,9 +64,7 @@ def sampling_notices(policy: PolicyConfig, mode: survey.LogprobsMode, engine: st
     if not bent:
         return []
     told = ", ".join(bent)
-    remedy = (
-        "sample with temperature 1, top_p 1 and no penalties, or start vLLM with --logprobs-mode processed_logprobs"
-    )
+    remedy = "sample with temperature 1, top_p 1 and no penalties, or start vLLM with --logprobs-mode processed_logprobs"
     if mode == "raw":
         return [f"logprobs are raw, so with {told} they are not of the distribution that was sampled: {remedy}"]
     if mode == "unknown":
@@ -84,5 +80,5 @@ def _check(answer: Answer, thinking: bool) -> None:
     if survey.parser_took_all(answer) and not thinking:
         raise PolicyError(
             "reasoning_parser",
-            "a reasoning parser at the server moves the whole answer out of content; start it without --reasoning-parser",
+            "a reasoning parser at the server takes the answer out of content; start it without --reasoning-parser",
         )

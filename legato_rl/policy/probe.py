@@ -61,8 +61,7 @@ class _Table:
 
     def __init__(self) -> None:
         self.rows = {
-            name: ProbeRow(name=name, state="unknown", value="", needed=needed, remedy="")
-            for name, needed in ROWS.items()
+            name: ProbeRow(name=name, state="unknown", value="", needed=needed, remedy="") for name, needed in ROWS.items()
         }
 
     def tell(self, name: str, state: State, value: str = "", remedy: str = "") -> None:
@@ -131,24 +130,18 @@ def _tell_images(table: _Table, pictures: survey.Pictures) -> None:
     if pictures.images >= survey.MOST_IMAGES:
         table.tell("images", "ok", f"{pictures.images} or more a prompt")
     else:
-        remedy = (
-            f"serve more (vLLM: --limit-mm-per-prompt, --max-model-len) or collect with --image-max {pictures.images}"
-        )
+        remedy = f"serve more (vLLM: --limit-mm-per-prompt, --max-model-len) or collect with --image-max {pictures.images}"
         table.tell("images", "off", f"{pictures.images} a prompt", remedy)
 
 
 def _tell_ids(table: _Table, answer: Answer) -> None:
     """Token ids and prompt ids, judged by the prompt with images."""
     if answer.token_ids is None:
-        table.tell(
-            "token ids", "missing", "none", "serve with an engine that takes return_token_ids (vLLM, SGLang, LMDeploy)"
-        )
+        table.tell("token ids", "missing", "none", "serve with an engine that takes return_token_ids (vLLM, SGLang, LMDeploy)")
     else:
         table.tell("token ids", "ok", "with images")
     if answer.prompt_token_ids is None:
-        table.tell(
-            "prompt ids", "missing", "none", "serve with vLLM or SGLang to have the prompt's tokens in the record"
-        )
+        table.tell("prompt ids", "missing", "none", "serve with vLLM or SGLang to have the prompt's tokens in the record")
     elif len(answer.prompt_token_ids) != answer.prompt_tokens:
         value = f"{len(answer.prompt_token_ids)} of {answer.prompt_tokens}"
         table.tell("prompt ids", "off", value, "upgrade the server: its prompt ids do not expand the images")

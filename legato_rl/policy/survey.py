@@ -74,7 +74,9 @@ def models(client: PolicyClient) -> Models:
         raise PolicyError(verdict.type, verdict.message)
     entries = _dict(_json(body)).get("data")
     entries = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    own = next((entry for entry in entries if entry.get("id") == client.policy.model), {})
+    none: dict[str, Any] = {}
+    sole = entries[0] if len(entries) == 1 else none
+    own = next((entry for entry in entries if entry.get("id") == client.policy.model), sole)
     length = own.get("max_model_len")
     owner = next((entry["owned_by"] for entry in (own, *entries) if isinstance(entry.get("owned_by"), str)), None)
     return Models(
@@ -95,7 +97,7 @@ def engine(client: PolicyClient, owner: str | None) -> Engine:
             continue
         version = _dict(_json(body)).get(field) if status == 200 else None
         if isinstance(version, str):
-            return Engine(name, version)
+            return Engine(owner or name, version)
     return Engine(owner, None)
 
 

@@ -63,9 +63,7 @@ def judge_break(broken: Break, detail: str, healthy: bool) -> Verdict:
     if broken is Break.CANCELLED:
         return Verdict(Action.CANCELLED, "cancelled", "the call was aborted by its caller")
     if broken is Break.REFUSED:
-        return Verdict(
-            Action.DOWN, "refused", f"no connection to the server ({detail}); start it or correct the policy URL"
-        )
+        return Verdict(Action.DOWN, "refused", f"no connection to the server ({detail}); start it or correct the policy URL")
     if broken is Break.CUT:
         return Verdict(Action.DOWN, "cut", f"the server cut the connection ({detail}); look at its log")
     if healthy:
@@ -96,7 +94,7 @@ _BAD_REQUESTS: list[tuple[str, str, str]] = [
     ),
     (
         "bad_image",
-        r"load(ing)? (the )?image|base64|identify image|image at index|processor on data|decode.*image|image.*decode",
+        r"load(ing)? (the )?image|base64|identify image|processor on data|decode.*image|image.*decode",
         "the image processor refuses a screenshot: check the screen size",
     ),
     ("logprobs_refused", r"logprobs?\b", "switch logprobs on at the server (LMDeploy: --logprobs-mode raw_logprobs)"),

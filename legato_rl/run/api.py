@@ -19,7 +19,7 @@ from legato_rl.run.fake_policy import fake_policy
 from legato_rl.run.follow import follow
 from legato_rl.run.prepare import check_backend, claim_folder, release_folder, sockets_folder, write_run
 from legato_rl.run.processes import Supervisor
-from legato_rl.rundir import RunDir, RunFile, TaskSpec
+from legato_rl.rundir import RunDir, RunFile
 from legato_rl.tasks import resolve_tasks, task_list
 from legato_rl.wire import RunStatus
 
@@ -113,9 +113,7 @@ def _run(folder: RunDir, run: RunFile, policy: PolicyConfig, show: Callable[[Run
         raise RunStopped(f"the run stopped, resumable: {status.reason}")
 
 
-def _interrupt(
-    supervisor: Supervisor, control: ControlClient, folder: RunDir, show: Callable[[RunStatus], None]
-) -> None:
+def _interrupt(supervisor: Supervisor, control: ControlClient, folder: RunDir, show: Callable[[RunStatus], None]) -> None:
     """The first Ctrl-C: let what is past its last action be graded and stored. A second one lets nothing."""
     try:
         control.stop("interrupted")

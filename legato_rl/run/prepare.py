@@ -17,8 +17,8 @@ from legato_rl.clock import SYSTEM_CLOCK, iso
 from legato_rl.config import Settings
 from legato_rl.endpoints import address
 from legato_rl.errors import ConfigError
-from legato_rl.rundir import RunDir, RunFile, TaskSpec
 from legato_rl.run.processes import child_environment, scripts_folder
+from legato_rl.rundir import RunDir, RunFile, TaskSpec
 from legato_rl.supervisord import render
 from legato_rl.tasks import find_examples
 

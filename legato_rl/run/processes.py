@@ -98,9 +98,7 @@ class Supervisor:
             infos: Any = self._server.supervisor.getAllProcessInfo()
         except (OSError, xmlrpc.client.Error):
             return None
-        return {
-            info["name"]: ProcessState(info["name"], info["statename"], info["pid"], info["exitstatus"]) for info in infos
-        }
+        return {info["name"]: ProcessState(info["name"], info["statename"], info["pid"], info["exitstatus"]) for info in infos}
 
     def stop(self) -> None:
         """End everything in stop order; kill what does not end in STOP_S seconds."""

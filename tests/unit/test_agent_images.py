@@ -9,6 +9,8 @@ import io
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from PIL import Image
+
 from legato_rl.workers.agent.folding import folded_turns
 from legato_rl.workers.agent.images import (
     FACTOR,
@@ -19,7 +21,6 @@ from legato_rl.workers.agent.images import (
     smart_resize,
 )
 from legato_rl.workers.agent.png import encode_png
-from PIL import Image
 
 
 def picture(width: int, height: int, mode: str = "RGB") -> Image.Image:

@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from legato_rl.workers.agent.actions import ACTIONS, Screen
 from legato_rl.workers.agent.parser import parse_response
 from legato_rl.workers.agent.reasoning import merge_reasoning, replayed

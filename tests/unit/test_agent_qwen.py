@@ -7,9 +7,10 @@ import json
 from typing import Any
 
 import pytest
+from PIL import Image
+
 from legato_rl.workers.agent import Agent, Observation
 from legato_rl.workers.agent.qwen import QwenAgent
-from PIL import Image
 
 TODAY = "Monday, June 01, 2026"
 CLICK = (

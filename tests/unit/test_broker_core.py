@@ -24,7 +24,13 @@ def key(attempt: int, try_: int = 0, group: str = "t0") -> RolloutKey:
 
 def beat(worker: str = "w0", **changes: object) -> Beat:
     fields: dict[str, object] = {
-        "worker": worker, "boot": worker + "-1", "ready": True, "phase": "idle", "holds": None, "stored": None, "built": 1,
+        "worker": worker,
+        "boot": worker + "-1",
+        "ready": True,
+        "phase": "idle",
+        "holds": None,
+        "stored": None,
+        "built": 1,
         "build_failures": 0,
     }
     return Beat.model_validate(fields | changes)

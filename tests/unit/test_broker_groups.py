@@ -31,9 +31,7 @@ WORKER_OUTCOMES = [o for o in Outcome if o not in (Outcome.NOT_STARTED, Outcome.
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), group=st.integers(1, 4), extra=st.integers(0, 3), first=st.booleans(), retries=st.integers(0, 2))
-def test_every_attempt_ends_once_in_any_order(
-    data: st.DataObject, group: int, extra: int, first: bool, retries: int
-) -> None:
+def test_every_attempt_ends_once_in_any_order(data: st.DataObject, group: int, extra: int, first: bool, retries: int) -> None:
     """Random workers, losses, drops and late rows: at the end each attempt has one final row, and K rows closed a group."""
     n = group + extra
     groups = Groups("r", group, group if first else None)

@@ -123,13 +123,12 @@ def test_a_run_with_everything() -> None:
     events = [{"event": "rebuilt", "desktop": "d-1"}, {"event": "out", "desktop": "d-1"}]
     summary = summarize(rows, settings(oversample=0.5), ["g", "h", "i"], events, ["said before"])
     assert summary["rows"] == 7
-    assert summary["groups"] == {"total": 3, "closed": 1, "short": 1, "open": 1, "flat": 0}
+    assert summary["groups"] == {"asked": 3, "closed": 1, "short": 1, "open": 1, "flat": 0}
     assert summary["attempts"] == {"asked": 9, "ended": 7, "unfinished": 2}
-    assert summary["usable"] == {"asked": 6, "delivered": 2}
+    assert summary["rewards"] == {"asked": 6, "usable": 2, "mean": 0.75, "success_rate": 0.5}
     assert summary["statuses"] == {
         "ok": 1, "truncated": 1, "surplus": 0, "cancelled": 1, "skipped": 1, "retried": 0, "error": 3,
     }  # fmt: skip
-    assert (summary["reward_mean"], summary["success_rate"]) == (0.75, 0.5)
     assert (summary["hours"], summary["usable_per_hour"]) == (2.0, 1.0)
     assert summary["errors"] == {"policy": {"http_500": 1}, "env": {"timeout": 3}}
     kept, cancelled = summary["lengths"]["kept"], summary["lengths"]["cancelled"]
@@ -176,7 +175,7 @@ def test_a_run_without_rows() -> None:
     """Nothing stored yet: counts are 0, and what would be 0 of 0 is null."""
     summary = summarize([], settings(), ["g"])
     assert summary["attempts"] == {"asked": 2, "ended": 0, "unfinished": 2}
-    assert summary["success_rate"] is None
+    assert summary["rewards"]["success_rate"] is None
     assert summary["usable_per_hour"] is None
     assert summary["model_calls"]["seconds_p50"] is None
     json.dumps(summary, allow_nan=False)

@@ -7,8 +7,9 @@ import io
 import math
 from dataclasses import dataclass
 
-from legato_rl.workers.agent.png import encode_png
 from PIL import Image
+
+from legato_rl.workers.agent.png import encode_png
 
 FACTOR = 32
 """Pixels of one side of the square that the vision encoder turns into one token."""

@@ -1,0 +1,375 @@
+"""Does the proxy's core keep its promises, one by one and in whatever order things come?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from legato_rl.broker.proxy.calls import State
+from legato_rl.broker.proxy.core import KEEP_S, SILENCE_S, Abort, Completed, Core, Forget, Order, Probe, Start, Tell
+from legato_rl.policy.verdicts import Action, Verdict
+from legato_rl.prompt_ids import NO_HISTORY, PromptHistory
+from legato_rl.records import ModelUse, StepResponse
+from legato_rl.wire import CallAsk, CallFailed, CallId, CallReply
+
+
+def call_id(rollout: str, lease: int = 1, step: int = 0, digest: str = "d") -> CallId:
+    return CallId(rollout=rollout, lease=lease, step=step, digest=digest)
+
+
+def completion(call: CallId, after: PromptHistory = NO_HISTORY) -> Completed:
+    """A completion of `call`, as a pool thread reports it."""
+    response = StepResponse(content="x", reasoning=None, token_ids=[1], logprobs=[0.0], tokens=None, finish_reason=None)
+    model = ModelUse(
+        seconds=1.0, queued_s=0.0, attempts=0, prompt_tokens=1, completion_tokens=1, cached_tokens=None, version="v",
+        server_version=None,
+    )  # fmt: skip
+    return Completed(CallReply(call=call, response=response, params={}, body_sha256="", prompt=None, model=model), after)
+
+
+def verdict(action: Action) -> Verdict:
+    return Verdict(action, action.value, f"said {action.value}")
+
+
+@dataclass
+class Harness:
+    """A core whose orders are carried out on paper: what is in the air, and what was told."""
+
+    core: Core
+    now: float = 0.0
+    air: dict[int, CallId] = field(default_factory=dict)
+    starts: list[str] = field(default_factory=list)
+    aborted: set[int] = field(default_factory=set)
+    told: dict[str, CallReply | CallFailed] = field(default_factory=dict)
+    probes: int = 0
+
+    def take(self, orders: list[Order]) -> None:
+        for order in orders:
+            match order:
+                case Start(call=call, token=token):
+                    assert token not in self.air
+                    self.air[token] = call.id
+                    self.starts.append(call.id.rollout)
+                case Abort(token=token):
+                    assert token in self.air
+                    self.aborted.add(token)
+                case Tell(call=call):
+                    assert call.answer is not None
+                    assert call.answer.call == call.id
+                    assert call.id.rollout not in self.told, "a call is answered once"
+                    self.told[call.id.rollout] = call.answer
+                case Forget(rollout=rollout):
+                    self.told.pop(rollout, None)
+                case Probe():
+                    self.probes += 1
+
+    def ask(self, call: CallId, deadline_s: float | None = None) -> None:
+        """Ask a call whose prompt is all there."""
+        asked = CallAsk(call=call, messages=[], params={}, deadline_s=deadline_s, blobs=[])
+        held = self.core.calls.get(call.rollout)
+        before = held.id if held else None
+        found, orders = self.core.ask(asked, b"peer", self.now)
+        if found is not None and before is not None and before != call:
+            self.told.pop(call.rollout, None)
+        self.take(orders)
+        if found is not None and found.state is State.GATHERING:
+            self.take(self.core.gathered(found, self.now))
+
+    def end(self, token: int, action: Action | None = None) -> None:
+        """Report the end of an attempt: a completion, or a verdict."""
+        call = self.air.pop(token)
+        if token in self.aborted:
+            action = Action.CANCELLED
+        if action is None:
+            self.take(self.core.completed(token, completion(call), self.now))
+        else:
+            self.take(self.core.ended(token, verdict(action), self.now))
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.take(self.core.tick(self.now))
+
+    def probed(self, healthy: bool) -> None:
+        if self.probes:
+            self.probes -= 1
+            self.take(self.core.probed(healthy, "no health", self.now))
+
+    def token(self, rollout: str) -> int:
+        """The attempt in the air for `rollout`."""
+        return next(token for token, call in self.air.items() if call.rollout == rollout and token not in self.aborted)
+
+    def check(self) -> None:
+        """What is always true."""
+        core, admission = self.core, self.core.admission
+        assert len(self.air) <= admission.max_inflight
+        assert admission.slots == set(self.air)
+        assert set(admission.tickets) == {
+            name for name, call in core.calls.items() if call.state in (State.QUEUED, State.PAUSING, State.RUNNING)
+        }
+        for name, call in core.calls.items():
+            assert (call.answer is not None) == (call.state in (State.ANSWERED, State.FAILED))
+            assert call.answer == self.told.get(name)
+            if name in admission.tickets:
+                pending = core.pending(call, self.now)
+                assert pending.state == (call.ticket and call.ticket.clock)
+                spent = (pending.queued_s, pending.running_s, pending.down_s, pending.paused_s)
+                assert min(spent) >= 0
+                assert sum(spent) <= self.now + 1e-6
+        if core.standing == "up" and len(self.air) < admission.max_inflight:
+            assert State.QUEUED not in {call.state for call in core.calls.values()}
+
+
+def harness(max_inflight: int = 2, retries: int = 1, server_wait: float = 600.0) -> Harness:
+    return Harness(Core(max_inflight, retries, server_wait))
+
+
+ROLLOUTS = ["a", "b", "c", "d", "e"]
+ENDS = [None, None, Action.RETRY, Action.RETRY_FRESH, Action.BACK_OFF, Action.DOWN, Action.WITHOUT_IDS, Action.FAIL]
+
+
+@given(st.data(), st.integers(1, 3))
+def test_random_orders_of_events_keep_the_invariants_and_starve_nobody(data: st.DataObject, slots: int) -> None:
+    """Whatever comes in whatever order, the bound holds, answers are unique, clocks add up, and all is answered."""
+    h = harness(max_inflight=slots, retries=2)
+    for _ in range(data.draw(st.integers(1, 60))):
+        match data.draw(st.sampled_from(["ask", "ask", "ask", "end", "end", "wait", "cancel", "probed", "pause"])):
+            case "ask":
+                rollout, lease = data.draw(st.sampled_from(ROLLOUTS)), data.draw(st.sampled_from([1, 1, 1, 2]))
+                step, digest = data.draw(st.integers(0, 2)), data.draw(st.sampled_from("dde"))
+                h.ask(call_id(rollout, lease, step, digest), data.draw(st.sampled_from([None, None, 5.0])))
+            case "end" if h.air:
+                h.end(data.draw(st.sampled_from(sorted(h.air))), data.draw(st.sampled_from(ENDS)))
+            case "wait":
+                h.wait(data.draw(st.sampled_from([0.0, 0.3, 1.0, 6.0, 11.0])))
+            case "cancel":
+                h.take(h.core.cancel(call_id(data.draw(st.sampled_from(ROLLOUTS))), h.now))
+            case "probed":
+                h.probed(data.draw(st.booleans()))
+            case "pause":
+                h.take(h.core.pause(data.draw(st.booleans()), h.now))
+        h.check()
+    h.take(h.core.pause(False, h.now))
+    held = {name: call.id for name, call in h.core.calls.items()}
+    for _ in range(60):
+        for call in held.values():
+            h.ask(call)
+        h.probed(True)
+        for token in sorted(h.air):
+            h.end(token)
+        h.wait(1.0)
+        h.check()
+    assert {call.state for call in h.core.calls.values()} <= {State.ANSWERED, State.FAILED}
+    assert set(h.core.calls) == set(held)
+
+
+def test_a_repeat_gets_the_kept_answer_and_no_second_attempt() -> None:
+    """The same id and digest is the same call, before and after its answer."""
+    h = harness()
+    h.ask(call_id("a"))
+    h.ask(call_id("a"))
+    h.end(h.token("a"))
+    answer = h.told["a"]
+    h.ask(call_id("a"))
+    assert h.core.calls["a"].answer is answer
+    assert h.starts == ["a"]
+
+
+def test_another_digest_aborts_and_its_late_answer_goes_nowhere() -> None:
+    """No reply is ever given to another prompt."""
+    h = harness(max_inflight=1)
+    h.ask(call_id("a", digest="one"))
+    first = h.token("a")
+    h.ask(call_id("a", digest="two"))
+    assert h.aborted == {first}
+    assert h.starts == ["a"], "the slot is taken until the abort is reported"
+    h.take(h.core.completed(first, completion(h.air.pop(first)), h.now))
+    assert "a" not in h.told
+    h.end(h.token("a"))
+    assert h.told["a"].call.digest == "two"
+
+
+def test_an_outdated_ask_changes_nothing_and_gets_no_answer() -> None:
+    """A message of an earlier step that comes late does not abort the present one."""
+    h = harness()
+    h.ask(call_id("a", step=1))
+    h.ask(call_id("a", step=0))
+    assert h.core.calls["a"].id.step == 1
+    assert not h.aborted
+
+
+def test_slots_are_given_by_arrival() -> None:
+    """First come, first served, over all rollouts."""
+    h = harness(max_inflight=1)
+    for rollout in ROLLOUTS:
+        h.ask(call_id(rollout))
+    for _ in ROLLOUTS:
+        h.end(next(iter(h.air)))
+    assert h.starts == ROLLOUTS
+
+
+def test_a_full_queue_holds_back_its_own_call_alone_and_spends_no_retry() -> None:
+    """A 503 beside a healthy server: that call waits with growing pauses, the others go on."""
+    h = harness(max_inflight=1, retries=0)
+    h.ask(call_id("a"))
+    h.ask(call_id("b"))
+    h.end(h.token("a"), Action.BACK_OFF)
+    assert h.starts == ["a", "b"]
+    h.end(h.token("b"))
+    pauses = []
+    for _ in range(7):
+        h.ask(call_id("a"))
+        since = h.now
+        while not h.air:
+            h.wait(0.25)
+            h.ask(call_id("a"))
+        pauses.append(h.now - since)
+        h.end(h.token("a"), Action.BACK_OFF)
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    assert "a" not in h.told
+
+
+def test_retries_are_counted_and_the_last_failure_is_told() -> None:
+    """`--retries 1`: two attempts of a healthy server, then the call fails with the cause."""
+    h = harness(retries=1)
+    h.ask(call_id("a"))
+    h.end(h.token("a"), Action.RETRY)
+    h.wait(1.0)
+    h.end(h.token("a"), Action.RETRY)
+    answer = h.told["a"]
+    assert isinstance(answer, CallFailed)
+    assert (answer.type, answer.queued_s) == ("retry", 1.0)
+    assert h.starts == ["a", "a"]
+
+
+def test_an_outage_spends_no_retry_and_keeps_places() -> None:
+    """Down: nothing is admitted; up again: those who came back go first, and can still fail once."""
+    h = harness(max_inflight=1, retries=0)
+    h.ask(call_id("a"))
+    h.ask(call_id("b"))
+    h.end(h.token("a"), Action.DOWN)
+    assert h.core.standing == "down"
+    h.wait(1.0)
+    assert (h.air, h.probes) == ({}, 1)
+    assert h.core.pending(h.core.calls["b"], h.now).down_s == 1.0
+    h.probed(True)
+    assert h.starts == ["a", "a"]
+    h.end(h.token("a"))
+    assert isinstance(h.told["a"], CallReply)
+
+
+def test_a_time_out_that_overlapped_an_outage_spends_no_retry() -> None:
+    """An attempt that hung on a server which went down and came back is the server's failure."""
+    h = harness(max_inflight=2, retries=0)
+    h.ask(call_id("a"))
+    h.ask(call_id("b"))
+    h.end(h.token("a"), Action.DOWN)
+    h.wait(1.0)
+    h.probed(True)
+    h.end(h.token("b"), Action.RETRY)
+    assert "b" not in h.told
+
+
+def test_a_server_that_fails_twice_has_its_attempts_called_back() -> None:
+    """Refused health means that what is in the air will never be answered; one bad look may be a busy server."""
+    h = harness(max_inflight=2)
+    h.ask(call_id("a"))
+    h.wait(6.0)
+    h.probed(False)
+    assert not h.aborted
+    h.ask(call_id("a"))
+    h.wait(1.0)
+    h.probed(False)
+    assert h.aborted == set(h.air)
+    assert h.core.calls["a"].state is State.QUEUED
+
+
+def test_a_rollout_that_runs_out_of_time_ends_its_running_call() -> None:
+    """`deadline_s` counts while the call runs, over all its attempts, and not while it waits."""
+    h = harness(max_inflight=1)
+    h.ask(call_id("b"))
+    h.ask(call_id("a"), deadline_s=5.0)
+    h.wait(8.0)
+    h.ask(call_id("a"))
+    h.end(h.token("b"))
+    h.wait(4.0)
+    assert "a" not in h.told
+    h.wait(1.0)
+    answer = h.told["a"]
+    assert isinstance(answer, CallFailed)
+    assert (answer.type, answer.queued_s) == ("rollout_timeout", 8.0)
+    assert len(h.aborted) == 1
+
+
+def test_no_time_left_is_told_at_once() -> None:
+    """A call that may not run at all never leaves."""
+    h = harness()
+    h.ask(call_id("a"), deadline_s=0.0)
+    assert h.told["a"].type == "rollout_timeout"  # type: ignore[union-attr]
+    assert not h.starts
+
+
+def test_the_rollouts_time_stands_still_while_paused_and_down() -> None:
+    """A run that is paused for an hour costs no rollout its deadline."""
+    h = harness(max_inflight=1)
+    h.ask(call_id("a"), deadline_s=5.0)
+    h.wait(1.0)
+    h.take(h.core.pause(True, h.now))
+    for _ in range(10):
+        h.wait(5.0)
+        h.ask(call_id("a"))
+        h.probed(True)
+    h.take(h.core.pause(False, h.now))
+    assert "a" not in h.told
+    spent = h.core.pending(h.core.calls["a"], h.now)
+    assert (spent.running_s, spent.paused_s, spent.queued_s) == (1.0, 50.0, 0.0)
+
+
+def test_a_call_that_nobody_repeats_is_aborted_and_forgotten() -> None:
+    """A worker that is gone leaves nothing running at the server."""
+    h = harness()
+    h.ask(call_id("a"))
+    h.wait(SILENCE_S - 0.1)
+    assert not h.aborted
+    h.wait(0.1)
+    assert h.aborted == set(h.air)
+    assert not h.core.calls
+
+
+def test_an_answer_is_kept_for_the_next_step_and_not_for_ever() -> None:
+    """Between two steps a worker acts and observes for minutes."""
+    h = harness()
+    h.ask(call_id("a"))
+    h.end(h.token("a"))
+    h.wait(KEEP_S - 1)
+    assert h.core.calls["a"].answer is h.told["a"]
+    h.wait(1)
+    assert not h.core.calls
+
+
+def test_a_cancel_is_idempotent_and_spares_another_lease() -> None:
+    """A late cancel of an earlier lease does not take the present one's call down."""
+    h = harness()
+    h.ask(call_id("a", lease=2))
+    h.take(h.core.cancel(call_id("a", lease=1), h.now))
+    assert "a" in h.core.calls
+    for _ in range(2):
+        h.take(h.core.cancel(call_id("a", lease=2), h.now))
+        assert "a" not in h.core.calls
+    assert h.aborted == set(h.air)
+
+
+def test_the_reply_says_what_the_call_waited_and_how_often_it_was_tried() -> None:
+    """Waiting for a slot, for the server and for a pause is recorded apart from the answered attempt."""
+    h = harness(max_inflight=1)
+    h.ask(call_id("b"))
+    h.ask(call_id("a"))
+    h.wait(3.0)
+    h.end(h.token("b"))
+    h.end(h.token("a"), Action.BACK_OFF)
+    h.wait(0.5)
+    h.end(h.token("a"))
+    answer = h.told["a"]
+    assert isinstance(answer, CallReply)
+    assert (answer.model.queued_s, answer.model.attempts) == (3.5, 2)

@@ -1,0 +1,90 @@
+"""Is a server that is down waited for, probed with patience, and given up in the end?"""
+
+from __future__ import annotations
+
+from legato_rl.broker.proxy.outage import FIRST_PAUSE_S, LONGEST_PAUSE_S, LOOK_S, Outage
+
+
+def test_the_pause_between_probes_grows_to_its_bound() -> None:
+    """A server that stays down is probed with pauses that double up to a few seconds."""
+    server = Outage(server_wait=600)
+    server.lost("refused", 0.0)
+    now, pauses = 0.0, []
+    for _ in range(8):
+        before = now
+        while not server.probe_due(now, in_the_air=False):
+            now += FIRST_PAUSE_S
+        pauses.append(now - before)
+        server.probed(False, "refused", now)
+    assert pauses[:4] == [0.25, 0.5, 1.0, 2.0]
+    assert pauses[-1] == LONGEST_PAUSE_S
+
+
+def test_a_probe_is_due_once_until_its_result() -> None:
+    """A slow health check is not asked a second time beside itself."""
+    server = Outage(server_wait=600)
+    server.lost("refused", 0.0)
+    assert server.probe_due(1.0, in_the_air=False)
+    assert not server.probe_due(9.0, in_the_air=False)
+
+
+def test_silence_with_calls_in_the_air_asks_for_a_look() -> None:
+    """A server may die with its connections open; nobody is there to look at when nothing is in the air."""
+    server = Outage(server_wait=600)
+    server.departure(100.0)
+    assert not server.probe_due(100.0 + LOOK_S - 0.1, in_the_air=True)
+    assert not server.probe_due(100.0 + LOOK_S, in_the_air=False)
+    assert server.probe_due(100.0 + LOOK_S, in_the_air=True)
+    server.probed(False, "no answer", 106.0)
+    assert server.standing == "down"
+
+
+def test_a_completion_puts_the_next_look_off() -> None:
+    """Answers are signs of life: a busy server is left alone."""
+    server = Outage(server_wait=600)
+    server.departure(0.0)
+    server.completion(4.0)
+    assert not server.probe_due(LOOK_S, in_the_air=True)
+
+
+def test_it_gives_up_after_its_time_and_not_before() -> None:
+    """`server_wait` seconds of down time, and only while it is down."""
+    server = Outage(server_wait=10)
+    server.lost("refused", 5.0)
+    assert not server.gave_up(14.9)
+    assert server.gave_up(15.0)
+
+
+def test_a_server_that_is_healthy_but_answers_nothing_is_given_up_too() -> None:
+    """Down times add up until a completion: passing the health check alone is no recovery."""
+    server = Outage(server_wait=1.0)
+    now = 0.0
+    for _ in range(20):
+        server.lost("cut", now)
+        while not server.probe_due(now, in_the_air=False):
+            now += 0.05
+        if server.gave_up(now):
+            break
+        server.probed(True, "", now)
+        assert server.standing == "up"
+    assert server.gave_up(now)
+
+
+def test_a_completion_of_a_server_that_is_up_forgets_the_outage() -> None:
+    """After a real recovery the wait starts anew."""
+    server = Outage(server_wait=10)
+    server.lost("refused", 0.0)
+    assert server.probe_due(8.0, in_the_air=False)
+    server.probed(True, "", 8.0)
+    assert server.down_s(9.0) == 8.0
+    server.completion(9.0)
+    assert server.down_s(9.0) == 0.0
+    assert server.message == ""
+
+
+def test_down_is_told_before_paused() -> None:
+    """A paused run whose server is gone must be seen as down."""
+    server = Outage(server_wait=10, paused=True)
+    assert server.standing == "paused"
+    server.lost("refused", 0.0)
+    assert server.standing == "down"

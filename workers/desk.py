@@ -1,0 +1,108 @@
+"""May the desktop's answers be trusted? Guards a backend: whatever it does wrong becomes a failure with a type."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from PIL import Image
+
+from legato_rl.desktop import ActResult, Desktop, DesktopFailure, Ready
+
+T = TypeVar("T")
+
+
+class EvaluatorFailed(Exception):
+    """The evaluator raised something of its own, or returned what is no reward; `type` names the cause."""
+
+    def __init__(self, type: str, message: str) -> None:
+        super().__init__(message)
+        self.type = type
+
+
+class Desk:
+    """A desktop behind its guard. Every method raises DesktopFailure for a broken desktop, a backend's bug included.
+
+    `size` is the screen's width and height in pixels.
+    """
+
+    def __init__(self, desktop: Desktop, size: tuple[int, int]) -> None:
+        self._desktop = desktop
+        self._size = size
+
+    def reset(self, task: dict[str, Any]) -> None:
+        """As Desktop.reset."""
+        _guard(lambda: self._desktop.reset(task))
+
+    def wait_after_reset(self) -> Ready:
+        """As Desktop.wait_after_reset."""
+        return _typed("wait_after_reset", Ready, _guard(self._desktop.wait_after_reset))
+
+    def observe(self) -> bytes:
+        """A whole PNG of the screen's size."""
+        return check_screen(_guard(self._desktop.observe), self._size)
+
+    def act(self, action: str) -> ActResult:
+        """As Desktop.act: sent once."""
+        result = _typed("act", ActResult, _guard(lambda: self._desktop.act(action)))
+        _typed("act", Ready, result.ready)
+        return result
+
+    def wait_before_eval(self) -> Ready:
+        """As Desktop.wait_before_eval."""
+        return _typed("wait_before_eval", Ready, _guard(self._desktop.wait_before_eval))
+
+    def evaluate(self) -> float:
+        """The verdict, a finite number in [0, 1]; EvaluatorFailed for any other and for what the evaluator raises."""
+        try:
+            verdict: object = self._desktop.evaluate()
+        except DesktopFailure:
+            raise
+        except Exception as error:
+            raise EvaluatorFailed(type(error).__name__, str(error)) from error
+        return check_verdict(verdict)
+
+
+def _guard(call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except DesktopFailure:
+        raise
+    except Exception as error:
+        raise DesktopFailure(type(error).__name__, str(error)) from error
+
+
+def _typed(method: str, wanted: type[T], answer: object) -> T:
+    if not isinstance(answer, wanted):
+        raise DesktopFailure("bad_answer", f"{method} returned a {type(answer).__name__}: it must give a {wanted.__name__}")
+    return answer
+
+
+def check_screen(png: object, size: tuple[int, int]) -> bytes:
+    """`png` itself. DesktopFailure, type `screenshot`, where it is no whole PNG of `size`.
+
+    Looks at the header and every chunk's checksum, but decodes no pixel: that would cost more than the step.
+    """
+    if not isinstance(png, bytes):
+        raise DesktopFailure("screenshot", f"observe returned a {type(png).__name__}: it must return PNG bytes")
+    try:
+        with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
+            found = image.size
+            image.verify()
+    except Exception as error:
+        raise DesktopFailure("screenshot", f"observe returned {len(png)} bytes that are no whole PNG: {error}") from None
+    if found != tuple(size):
+        raise DesktopFailure("screenshot", f"the screen is {found[0]}x{found[1]}: it must be {size[0]}x{size[1]}")
+    return png
+
+
+def check_verdict(verdict: object) -> float:
+    """The evaluator's answer as a reward. EvaluatorFailed unless it is a finite number in [0, 1]; a bool is a number."""
+    if not isinstance(verdict, int | float):
+        raise EvaluatorFailed("bad_verdict", f"evaluate returned {verdict!r}: it must return a number from 0 to 1")
+    reward = float(verdict)
+    if not math.isfinite(reward) or not 0.0 <= reward <= 1.0:
+        raise EvaluatorFailed("bad_verdict", f"evaluate returned {reward}: it must be from 0 to 1")
+    return reward
