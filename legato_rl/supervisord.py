@@ -13,6 +13,8 @@ START_S = 2
 """Seconds that a process must stay up to count as started (supervisord's startsecs)."""
 START_TRIES = 3
 """Starts that may fail in a row before a process is FATAL (supervisord's startretries)."""
+EXPECTED_EXITS = (0, 2)
+"""Exit codes after which a process is not started again: done, and wrong input (supervisord's exitcodes)."""
 CHILD_FILES = 16
 """File descriptors that supervisord may need per program."""
 
@@ -93,7 +95,7 @@ directory = {_escape(folder)}
 priority = {program.priority}
 autostart = true
 autorestart = unexpected
-exitcodes = 0,2
+exitcodes = {','.join(map(str, EXPECTED_EXITS))}
 startsecs = {START_S}
 startretries = {START_TRIES}
 stopsignal = TERM

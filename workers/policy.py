@@ -82,6 +82,10 @@ class PolicyLine:
             if any(isinstance(message, CallGone) for message in self._answers(call)):
                 return
 
+    def forget(self, call: CallId) -> None:
+        """The rollout of `call` has ended: what the proxy holds of it may go. Said once; the proxy forgets by itself too."""
+        self.socket.send(CallCancel(call=call))
+
     def _ask(
         self,
         call: CallId,

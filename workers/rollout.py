@@ -18,7 +18,7 @@ from legato_rl.desktop import DesktopFailure
 from legato_rl.policy.body import call_seed, sampling_params
 from legato_rl.records import ActionRecord, Draft, Outcome, PolicyStamp, RolloutError, Step, StepRequest
 from legato_rl.rundir import RunFile
-from legato_rl.wire import Assignment, CallReply
+from legato_rl.wire import Assignment, CallId, CallReply
 from legato_rl.workers.agent import Agent, Observation
 from legato_rl.workers.agent.reasoning import merge_reasoning
 from legato_rl.workers.conversation import Conversation
@@ -64,6 +64,7 @@ class Try:
         self._steps: list[Step] = []
         self._versions: list[str] = []
         self._reply: CallReply | None = None
+        self._call: CallId | None = None
         self._hashes: list[str] = []
         self._screen = b""
         self.agent.call_llm = self._call_llm
@@ -85,6 +86,9 @@ class Try:
             outcome, error = Outcome.POLICY_FAILED, self._error("policy", failure.type, failure)
         except EvaluatorFailed as failure:
             outcome, error = Outcome.EVALUATOR_FAILED, self._error("env", failure.type, failure)
+        finally:
+            if self._call is not None:
+                self.policy.forget(self._call)
         return self._draft(outcome, reward, reason, error, started, self.clock.monotonic() - start)
 
     # --- the episode -------------------------------------------------------------------------------------------------
@@ -167,7 +171,7 @@ class Try:
         params = sampling_params(policy, seed)
         self._hashes, new = self.conversation.add(payload["messages"])
         self.rows.put(new)
-        call = call_id(key, self.lease, self._step, self._hashes, params)
+        call = self._call = call_id(key, self.lease, self._step, self._hashes, params)
         start = self.clock.monotonic()
         try:
             reply = self.policy.call(call, self._hashes, params, self._pace.left(start), new, self.conversation.blobs)

@@ -130,7 +130,7 @@ def collect(**options: Any) -> None:
         click.echo(json.dumps(summary, indent=1))
     elif not options["quiet"]:
         display.end(summary, options["out"])
-    if summary["groups"]["closed"] < summary["groups"]["total"]:
+    if summary["groups"]["closed"] < summary["groups"]["asked"]:
         sys.exit(ExitCode.SHORT)
 
 

@@ -14,9 +14,7 @@ from legato_rl.export.steps import ExportReport, export_steps
 @click.argument("run_dir", type=click.Path(path_type=Path))
 @click.option("--out", required=True, metavar="FILE", help="Where to write; an existing file is replaced. - is stdout.")
 @click.option("--inline-images", is_flag=True, help="Put images into the messages as data URLs.")
-@click.option(
-    "--min-group", default=1, show_default=True, metavar="N", help="Leave out groups with fewer usable rollouts."
-)
+@click.option("--min-group", default=1, show_default=True, metavar="N", help="Leave out groups with fewer usable rollouts.")
 @click.option("--json", "as_json", is_flag=True, help="Say what was written as JSON, on stderr.")
 def export(run_dir: Path, out: str, inline_images: bool, min_group: int, as_json: bool) -> None:
     """Write one JSON line per step of every usable rollout of RUN_DIR.

@@ -12,12 +12,13 @@ from legato_rl._version import __version__
 from legato_rl.errors import ExitCode, LegatoError
 
 COMMANDS = {
-    "collect": ("legato_rl.cli.collect", "Run groups of rollouts and write them to a folder."),
-    "probe": ("legato_rl.cli.probe", "Show what a model server offers, and what training needs of it."),
-    "export": ("legato_rl.cli.export", "Write a run's steps as training samples."),
-    "profile": ("legato_rl.cli.profile", "Sum a run up: statuses, time, errors, tokens."),
-    "fake-policy": ("legato_rl.cli.fake_policy", "Serve the bundled model server, to try a set-up without a GPU."),
+    "collect": ("legato_rl.cli.collect:collect", "Run groups of rollouts and write them to a folder."),
+    "probe": ("legato_rl.cli.probe:probe_command", "Show what a model server offers, and what training needs of it."),
+    "export": ("legato_rl.cli.export:export", "Write a run's steps as training samples."),
+    "profile": ("legato_rl.cli.profile:profile", "Sum a run up: statuses, time, errors, tokens."),
+    "fake-policy": ("legato_rl.cli.fake_policy:fake_policy", "Serve the bundled model server, to try a set-up without a GPU."),
 }
+"""Where each command is, and its line of help: listing them imports none."""
 
 
 class Commands(click.Group):
@@ -29,8 +30,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(COMMANDS[cmd_name][0])
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

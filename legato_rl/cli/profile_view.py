@@ -71,9 +71,7 @@ def _headline(summary: dict[str, Any]) -> RenderableType:
     grid = Table.grid(expand=True)
     for _ in facts:
         grid.add_column(ratio=1)
-    grid.add_row(
-        *(Text.assemble((name, "dim"), "\n", (value, "bold"), "\n", (more, "dim")) for name, value, more in facts)
-    )
+    grid.add_row(*(Text.assemble((name, "dim"), "\n", (value, "bold"), "\n", (more, "dim")) for name, value, more in facts))
     return grid
 
 

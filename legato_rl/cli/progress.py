@@ -73,12 +73,10 @@ class Display:
 
     def end(self, summary: dict[str, Any], out: Path) -> None:
         """The run is over: say what came of it and where it is."""
-        groups, mean = summary["groups"], summary["reward_mean"]
-        usable = summary["usable"]["delivered"]
+        groups, rewards = summary["groups"], summary["rewards"]
+        mean = "" if rewards["mean"] is None else f", mean reward {rewards['mean']:.2f}"
         self._console.print(
-            f"{groups['closed']} of {groups['total']} groups closed, {usable} usable rollouts"
-            + (f", mean reward {mean:.2f}" if mean is not None else "")
-            + f"; written to {out}",
+            f"{groups['closed']} of {groups['asked']} groups closed, {rewards['usable']} usable rollouts{mean}; written to {out}",
             highlight=False,
             soft_wrap=True,
         )

@@ -22,9 +22,7 @@ def profile_run(run_dir: str | Path) -> dict[str, Any]:
         rows = (rollout for _, rollout in file.rows())
         summary = summarize(rows, about.settings, group_ids, events, about.engine.get("notices", []))
     if file.torn_bytes:
-        summary["notices"].append(
-            f"{file.torn_bytes} bytes at the end of {run.rollouts} are no whole row and were left out"
-        )
+        summary["notices"].append(f"{file.torn_bytes} bytes at the end of {run.rollouts} are no whole row and were left out")
     return {
         "schema": summary.pop("schema"),
         "run_id": about.run_id,

@@ -53,9 +53,7 @@ class ExportReport:
         return asdict(self)
 
 
-def export_steps(
-    run_dir: str | Path, out: str | Path, *, inline_images: bool = False, min_group: int = 1
-) -> ExportReport:
+def export_steps(run_dir: str | Path, out: str | Path, *, inline_images: bool = False, min_group: int = 1) -> ExportReport:
     """Write one JSON line per step of every `ok` or `truncated` rollout of the closed and short groups of a run.
 
     `out` is a file, which is replaced whole at the end (and left as it was on an error), or `-` for standard output.
@@ -92,9 +90,7 @@ def export_steps(
     )
 
 
-def step_lines(
-    run: RunDir, rollout: Rollout, row: RowFacts, group: Group, inline_images: bool
-) -> Iterator[dict[str, Any]]:
+def step_lines(run: RunDir, rollout: Rollout, row: RowFacts, group: Group, inline_images: bool) -> Iterator[dict[str, Any]]:
     """The lines of one rollout, by step. RecordError where a step cannot be trained on as it is stored."""
     stored = StoredMessages(run)
     before: list[int] = []

@@ -8,16 +8,17 @@ from pathlib import Path
 
 from legato_rl.clock import Clock
 from legato_rl.control import ControlClient
-from legato_rl.errors import RunStopped
+from legato_rl.errors import ExitCode, RunStopped
 from legato_rl.run.processes import ProcessState, Supervisor, log_tail
+from legato_rl.supervisord import EXPECTED_EXITS
 from legato_rl.wire import RunStatus
 
 LOOK_S = 0.5
 """Seconds between two looks."""
 MOST_RESTARTS = 5
 """Starts of the broker, the proxy or the sink after which the run is given up."""
-DEAD = ("FATAL", "EXITED", "UNKNOWN")
-"""supervisord's states of a process that it will not start again."""
+DEAD = ("FATAL", "UNKNOWN")
+"""supervisord's states of a process that it will not start again, beside EXITED with an expected code."""
 ESSENTIAL = ("sink", "proxy", "broker")
 
 
@@ -39,23 +40,31 @@ class Watch:
                 self._starts[state.name] += 1
         for name in ESSENTIAL:
             state = states.get(name)
-            if state is not None and state.state in DEAD:
+            if state is not None and _is_dead(state):
                 raise RunStopped(f"the {name} is {state.state}: {self._last_words(name)}")
             if self._starts[name] > MOST_RESTARTS:
                 raise RunStopped(f"the {name} was started {self._starts[name]} times: {self._last_words(name)}")
-        gone = {}
-        for state in states.values():
-            if state.name not in ESSENTIAL and state.state in DEAD and state.name not in self.out:
-                self.out.add(state.name)
-                gone[state.name] = f"its process is {state.state}, exit code {state.exit_code}"
-        workers = [name for name in states if name not in ESSENTIAL]
-        if workers and len(self.out) == len(workers):
-            raise RunStopped(f"no worker is left: {self._last_words(workers[0])}")
-        return gone
+        workers = {name: state for name, state in states.items() if name not in ESSENTIAL}
+        dead = {name: state for name, state in workers.items() if _is_dead(state)}
+        if workers and len(dead) == len(workers):
+            raise RunStopped(f"no worker is left: {self._last_words(min(workers))}")
+        # A worker that ended well left because the run is over: its desktop is not out.
+        gone = [state for name, state in dead.items() if name not in self.out and not _ended_well(state)]
+        self.out.update(state.name for state in gone)
+        return {state.name: f"its process is {state.state}, exit code {state.exit_code}" for state in gone}
 
     def _last_words(self, name: str) -> str:
         tail = log_tail(self._logs / f"{name}.log")
         return f"its log ends with:\n{tail}" if tail else "its log is empty"
+
+
+def _is_dead(state: ProcessState) -> bool:
+    # A process that exited unexpectedly is EXITED only until supervisord looks again and restarts it.
+    return state.state in DEAD or (state.state == "EXITED" and state.exit_code in EXPECTED_EXITS)
+
+
+def _ended_well(state: ProcessState) -> bool:
+    return state.state == "EXITED" and state.exit_code == ExitCode.DONE
 
 
 def follow(

@@ -72,10 +72,7 @@ class RunFolder:
                 engine={},
             )
         )
-        tasks = [
-            TaskSpec(task_id=f"task-{g}", group_id=g, domain=None, config={}, max_steps=9, meta={"of": g})
-            for g in groups
-        ]
+        tasks = [TaskSpec(task_id=f"task-{g}", group_id=g, domain=None, config={}, max_steps=9, meta={"of": g}) for g in groups]
         self.run.write_tasks(tasks)
 
     def image(self, shade: int) -> str:

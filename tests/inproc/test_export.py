@@ -95,9 +95,7 @@ def test_only_usable_rollouts_of_ended_groups(tmp_path: Path) -> None:
     failed = {"status": Status.RETRIED, "outcome": Outcome.DESKTOP_FAILED, "error": error}
     folder.row("open", 0, 1.0, steps=folder.steps(1))
     folder.row("closed", 1, None, steps=folder.steps(2), **failed)
-    folder.row(
-        "closed", 1, 1.0, steps=folder.steps(1), try_=1, status=Status.TRUNCATED, outcome=Outcome.TIMED_OUT_GRADED
-    )
+    folder.row("closed", 1, 1.0, steps=folder.steps(1), try_=1, status=Status.TRUNCATED, outcome=Outcome.TIMED_OUT_GRADED)
     folder.row("short", 0, 1.0, steps=folder.steps(1))
     for attempt in (1, 2):
         folder.row("short", attempt, None, **{**failed, "status": Status.ERROR})

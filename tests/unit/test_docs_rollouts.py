@@ -11,6 +11,8 @@ import pytest
 from legato_rl.config import DesktopConfig, PolicyConfig, Settings
 from legato_rl.records import (
     ActionRecord,
+    Draft,
+    FeedRow,
     ModelUse,
     Outcome,
     PolicyStamp,
@@ -18,6 +20,7 @@ from legato_rl.records import (
     Record,
     Rollout,
     RolloutError,
+    RolloutKey,
     Status,
     Step,
     StepRequest,
@@ -42,6 +45,10 @@ SECTIONS: dict[str, type[Record]] = {
 }
 
 
+NOT_IN_ROWS: set[type[Record]] = {Draft, FeedRow, RolloutKey}
+"""Records of the wire; a Draft's fields are those of the Rollout that it becomes."""
+
+
 def documented(page: str, heading: str) -> list[str]:
     """The names in the first columns of the tables under `heading`, each with a meaning beside it."""
     text = (DOCS / page).read_text(encoding="utf-8")
@@ -60,21 +67,9 @@ def test_every_field_of_a_record(heading: str) -> None:
 
 
 def test_every_record_has_a_section() -> None:
-    """A record that a row may hold is in the table of this test."""
-    held = {Rollout}
-    while (
-        more := {
-            model
-            for known in held
-            for field in known.model_fields.values()
-            for model in Record.__subclasses__()
-            if model.__name__ in str(field.annotation).replace(".", " ").replace("[", " ").replace("]", " ").split()
-            or f"'legato_rl.records.{model.__name__}'" in str(field.annotation)
-        }
-        - held
-    ):
-        held |= more
-    assert held == set(SECTIONS.values())
+    """A new record is either in a row, and then documented here, or named as one that is not."""
+    records = {model for model in Record.__subclasses__() if model.__module__ == Record.__module__}
+    assert records == {*SECTIONS.values(), *NOT_IN_ROWS} - {Rollout}
 
 
 @pytest.mark.parametrize("words", [Outcome, Status])

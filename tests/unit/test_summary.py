@@ -29,9 +29,7 @@ from legato_rl.summary import percentiles, summarize
 
 def settings(group: int = 2, oversample: float = 0.0) -> Settings:
     """A run's settings."""
-    return Settings(
-        policy=PolicyConfig("fake", "m"), desktop=DesktopConfig(backend="fake"), group=group, oversample=oversample
-    )
+    return Settings(policy=PolicyConfig("fake", "m"), desktop=DesktopConfig(backend="fake"), group=group, oversample=oversample)
 
 
 def step(

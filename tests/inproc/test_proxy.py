@@ -1,0 +1,278 @@
+"""Does the proxy's shell answer, wait, abort and survive, over real sockets and real HTTP?"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+
+import pytest
+from model_server import Answer, Body, ModelServer, completion
+from proxy_scene import KEY, PARAMS, Scene, picture, scene, text
+
+from legato_rl.broker.proxy.core import SILENCE_S
+from legato_rl.canonical import canonical_json, sha256_hex
+from legato_rl.prompt_ids import rebuild
+from legato_rl.wire import CallFailed, CallGone, CallNeeds, CallPending, CallReply, Refused, StatusAsk
+
+FULL = (503, {"error": {"message": "queue full", "type": "Service Unavailable"}})
+BROKEN = (500, {"error": {"message": "boom", "type": "InternalServerError"}})
+
+
+@pytest.fixture
+def here() -> Iterator[Scene]:
+    """A proxy with two desktops before a server that answers everything."""
+    with scene(ModelServer(), desktops=2) as found:
+        yield found
+
+
+def test_a_call_is_answered_with_what_was_sent_and_what_came(here: Scene) -> None:
+    """The reply holds the server's ids, the body less its messages, and the hash of the body with images by name."""
+    worker, png = here.worker(), b"\x89PNG one"
+    messages = (text("system"), picture(png))
+    worker.ask(messages=messages, blobs=(png, *messages))
+    reply = worker.hear(CallReply)
+    assert (reply.response.token_ids, reply.response.logprobs) == ([7, 8], [-0.5, -0.5])
+    assert reply.params == {**PARAMS, "model": "m"}
+    assert (reply.model.version, reply.model.attempts) == ("v7", 1)
+    body = {**reply.params, "messages": [json.loads(message) for message in messages]}
+    assert reply.body_sha256 == sha256_hex(canonical_json(body))
+    sent = here.server.bodies[0]
+    assert {name: value for name, value in sent.items() if name != "messages"} == reply.params
+    url = "data:image/png;base64," + base64.b64encode(png).decode()
+    assert sent["messages"][1]["content"][0]["image_url"]["url"] == url
+    assert here.server.headers[0]["X-Session-ID"] == "r:g:0:0"
+    assert here.server.headers[0]["Authorization"] == f"Bearer {KEY}"
+
+
+def test_a_repeat_gets_the_same_answer_without_a_second_request(here: Scene) -> None:
+    """The reply is kept until the next step: a lost one is given again."""
+    worker = here.worker()
+    worker.ask()
+    first = worker.hear(CallReply)
+    worker.ask(blobs=())
+    assert worker.hear(CallReply) == first
+    assert len(here.server.bodies) == 1
+
+
+def test_what_is_missing_is_asked_for_and_then_answered(here: Scene) -> None:
+    """Messages first, then the images that they name."""
+    worker, png = here.worker(), b"\x89PNG one"
+    message = picture(png)
+    worker.ask(messages=(message,), blobs=())
+    assert worker.hear(CallNeeds).hashes == [sha256_hex(message)]
+    worker.ask(messages=(message,), blobs=(message,))
+    assert worker.hear(CallNeeds).hashes == [sha256_hex(png)]
+    worker.ask(messages=(message,), blobs=(png,))
+    worker.hear(CallReply)
+
+
+def test_the_next_step_sends_its_new_message_alone_and_tells_its_prompt_as_a_difference() -> None:
+    """Ids come as keep and add against the step before, and give back the server's prompt ids."""
+    prompts = [[1, 2, 99, 99, 3], [1, 2, 99, 99, 3, 7, 8, 4]]
+    server = ModelServer(lambda body: (200, completion(prompt=prompts[len(body["messages"]) - 1])))
+    with scene(server) as here:
+        worker, png = here.worker(), b"\x89PNG one"
+        first, second = picture(png), text("next")
+        worker.ask(messages=(first,), blobs=(png, first))
+        one = worker.hear(CallReply).prompt
+        worker.ask(step=1, digest="e", messages=(first, second), blobs=(second,))
+        two = worker.hear(CallReply).prompt
+        assert one is not None
+        assert two is not None
+        assert (one.keep, one.add, one.images) == (0, [1, 2, 99, 3], [(2, 2, sha256_hex(png))])
+        assert (two.keep, two.add) == (7, [4])
+        assert rebuild([*rebuild([], one), 7, 8], two) == prompts[1]
+
+
+def test_a_cancel_closes_the_connection_and_is_answered_gone_each_time(here: Scene) -> None:
+    """The server sees the hang-up at once; a repeated cancel is answered alike."""
+    worker = here.worker()
+    here.server.hold()
+    call = worker.ask()
+    here.server.wait_request()
+    worker.cancel(call)
+    assert worker.hear(CallGone).call == call
+    assert here.server.hung_up.wait(20)
+    worker.cancel(call)
+    assert worker.hear(CallGone).call == call
+
+
+def test_another_digest_aborts_and_gets_its_own_answer(here: Scene) -> None:
+    """No reply is ever given to another prompt."""
+    here.server.script = lambda body: (200, completion(text=body["messages"][0]["content"]))
+    worker = here.worker()
+    here.server.hold()
+    worker.ask(digest="one", messages=(text("one"),))
+    here.server.wait_request()
+    second = worker.ask(digest="two", messages=(text("two"),))
+    assert here.server.hung_up.wait(20)
+    here.server.let_go()
+    reply = worker.hear(CallReply)
+    assert (reply.call, reply.response.content) == (second, "two")
+
+
+def test_a_call_that_nobody_repeats_is_aborted(here: Scene) -> None:
+    """After ten seconds of silence the server sees the hang-up."""
+    worker = here.worker()
+    here.server.hold()
+    worker.ask()
+    here.server.wait_request()
+    here.clock.ahead += SILENCE_S
+    assert here.server.hung_up.wait(20)
+
+
+def test_max_inflight_holds_over_all_desktops() -> None:
+    """Five workers, two slots: never more than two at the server, the others say that they are queued."""
+    with scene(ModelServer(), desktops=5, max_inflight=2) as here:
+        workers = [here.worker() for _ in range(5)]
+        here.server.hold()
+        for n, worker in enumerate(workers):
+            worker.ask(rollout=f"r:g:{n}:0")
+        here.server.wait_request(2)
+        states = sorted(worker.hear(CallPending).state for worker in workers)
+        assert states == ["queued"] * 3 + ["running"] * 2
+        here.server.let_go()
+        for worker in workers:
+            worker.hear(CallReply)
+        assert here.server.most == 2
+
+
+def test_a_full_queue_lets_others_go_on_and_spends_no_retry() -> None:
+    """503 beside a healthy /health: asked again until there is room."""
+    refusals = iter([FULL, FULL])
+
+    def script(body: Body) -> Answer:
+        busy = body["messages"][0]["content"] == "busy"
+        return next(refusals, (200, completion())) if busy else (200, completion())
+
+    with scene(ModelServer(script), {"retries": 0}, desktops=1) as here:
+        one, two = here.worker(), here.worker()
+        one.ask(messages=(text("busy"),))
+        here.server.wait_request()
+        two.ask(rollout="r:g:1:0")
+        two.hear(CallReply)
+        reply = one.hear(CallReply)
+        assert reply.model.attempts == 3
+        assert reply.model.queued_s >= 1.5
+
+
+def test_a_server_that_goes_down_is_waited_for() -> None:
+    """Refused connections: the proxy says so, asks again when it is back, and spends no retry."""
+    with scene(ModelServer(), {"retries": 0}) as here:
+        worker = here.worker()
+        here.server.stop()
+        worker.ask()
+        beat = here.beat(lambda beat: beat.state == "down")
+        assert "refuse" in beat.message.lower()
+        worker.ask()
+        assert worker.hear(CallPending, lambda pending: pending.state == "down").running_s < 5
+        here.server.start()
+        assert here.beat(lambda beat: beat.state == "up").message == ""
+        assert worker.hear(CallReply).model.attempts >= 2
+
+
+def test_a_connection_cut_in_the_middle_is_no_answer_and_no_retry() -> None:
+    """A server that dies under a call and comes back answers that call after all."""
+    with scene(ModelServer(), {"retries": 0}) as here:
+        worker = here.worker()
+        here.server.hold()
+        worker.ask()
+        here.server.wait_request()
+        here.server.stop()
+        here.beat(lambda beat: beat.state == "down")
+        here.server.let_go()
+        here.server.start()
+        worker.hear(CallReply)
+
+
+def test_a_server_that_stays_down_is_given_up() -> None:
+    """After --server-wait the beat says so; the call itself stays, for a run that is resumed or not."""
+    with scene(ModelServer(), {"server_wait": 0.5}) as here:
+        here.server.stop()
+        here.worker().ask()
+        assert here.beat(lambda beat: beat.gave_up).state == "down"
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_failures_of_a_healthy_server_spend_retries(retries: int) -> None:
+    """--retries 1 is two attempts, then the cause is told."""
+    with scene(ModelServer(lambda body: BROKEN), {"retries": retries}) as here:
+        worker = here.worker()
+        worker.ask()
+        failed = worker.hear(CallFailed)
+        assert failed.type == "server_error"
+        assert len(here.server.bodies) == retries + 1
+
+
+def test_an_attempt_that_takes_too_long_is_ended_and_counts_as_a_retry() -> None:
+    """--step-timeout bounds one attempt."""
+    with scene(ModelServer(), {"retries": 0, "step_timeout": 0.3}) as here:
+        worker = here.worker()
+        here.server.hold()
+        worker.ask()
+        assert worker.hear(CallFailed).type == "timeout"
+        assert here.server.hung_up.wait(20)
+
+
+def test_a_rollout_out_of_time_has_its_running_call_ended(here: Scene) -> None:
+    """The call fails with the rollout's time-out, and the server sees the hang-up."""
+    worker = here.worker()
+    here.server.hold()
+    worker.ask(deadline_s=0.3)
+    assert worker.hear(CallFailed).type == "rollout_timeout"
+    assert here.server.hung_up.wait(20)
+
+
+def test_a_server_that_refuses_ids_is_asked_without_and_remembered() -> None:
+    """Logprobs and tokens alone are kept then; later calls do not ask for ids again."""
+
+    def script(body: Body) -> Answer:
+        if "return_token_ids" in body:
+            return 400, {"object": "error", "message": "return_token_ids: Extra inputs are not permitted", "code": 400}
+        answer = completion()
+        del answer["choices"][0]["token_ids"], answer["prompt_token_ids"]
+        return 200, answer
+
+    with scene(ModelServer(script)) as here:
+        worker = here.worker()
+        worker.ask()
+        reply = worker.hear(CallReply)
+        assert (reply.prompt, reply.response.token_ids, reply.response.tokens) == (None, None, ["t7", "t8"])
+        assert "return_token_ids" not in reply.params
+        worker.ask(step=1, digest="e")
+        worker.hear(CallReply)
+        assert ["return_token_ids" in body for body in here.server.bodies] == [True, False, False]
+
+
+def test_a_refused_key_fails_at_once_and_is_not_told() -> None:
+    """A 401 is never asked again; a server that quotes the key back is not passed on (the scene looks for it)."""
+    with scene(ModelServer(lambda body: (401, {"error": f"bad key {KEY}"}))) as here:
+        worker = here.worker()
+        worker.ask()
+        failed = worker.hear(CallFailed)
+        assert failed.type == "key_refused"
+        assert KEY not in failed.message
+        assert len(here.server.bodies) == 1
+
+
+def test_what_cannot_be_taken_is_refused_and_takes_nothing_down(here: Scene) -> None:
+    """A bad blob, a bad header, a message for somebody else: one sentence each, and the proxy goes on."""
+    worker = here.worker()
+    worker.ask(rollout="r\nX: y")
+    assert "call.rollout" in worker.hear(Refused).reason
+    worker.ask(blobs=(b"{}",), messages=(text("a"),))
+    worker.hear(CallNeeds)
+    worker.socket.send(StatusAsk(id="x"))
+    assert "StatusAsk" in worker.hear(Refused).reason
+    assert here.proxy.faults == 2
+    worker.ask(rollout="r:g:9:0")
+    worker.hear(CallReply)
+
+
+def test_beats_come_without_being_asked(here: Scene) -> None:
+    """The broker hears how the server is, and what is at it."""
+    here.server.hold()
+    here.worker().ask()
+    beat = here.beat(lambda beat: beat.running == 1)
+    assert (beat.state, beat.queued, beat.gave_up) == ("up", 0, False)

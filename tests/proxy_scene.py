@@ -1,0 +1,153 @@
+"""What surrounds the proxy in tests? The real shell in a thread, on real sockets, between a worker, a broker, a server."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import Any, TypeVar
+
+from model_server import WAIT_S, ModelServer
+
+from legato_rl.broker.proxy.pool import Pool
+from legato_rl.broker.proxy.server import ProxyServer, inflight
+from legato_rl.canonical import canonical_json, image_name, sha256_hex
+from legato_rl.clock import SYSTEM_CLOCK, SystemClock
+from legato_rl.config import PolicyConfig, Settings
+from legato_rl.endpoints import address
+from legato_rl.policy.upstream import Upstream
+from legato_rl.role import Quit
+from legato_rl.sockets import Client, Context, Server, wait
+from legato_rl.wire import BlobName, CallAsk, CallCancel, CallId, Message, ProxyBeat
+
+KEY = "sk-very-secret"
+PARAMS: dict[str, Any] = {"temperature": 1.0, "logprobs": True, "return_token_ids": True}
+M = TypeVar("M", bound=Message)
+
+
+class Shifted(SystemClock):
+    """The machine's clock, `ahead` seconds ahead: a test lets time pass by setting it."""
+
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
+def text(words: str) -> bytes:
+    """A chat message in canonical JSON."""
+    return canonical_json({"role": "user", "content": words})
+
+
+def picture(png: bytes) -> bytes:
+    """A chat message with one image, in canonical JSON."""
+    part = {"type": "image_url", "image_url": {"url": image_name(sha256_hex(png))}}
+    return canonical_json({"role": "user", "content": [part]})
+
+
+@dataclass
+class Worker:
+    """One worker's side of the `policy` socket."""
+
+    socket: Client
+    seen: list[Message] = field(default_factory=list)
+    """All that ever came."""
+    unread: list[Message] = field(default_factory=list)
+
+    def ask(
+        self, rollout: str = "r:g:0:0", step: int = 0, lease: int = 1, digest: str = "d",
+        messages: tuple[bytes, ...] = (text("hi"),), blobs: tuple[bytes, ...] | None = None,
+        deadline_s: float | None = None,
+    ) -> CallId:  # fmt: skip
+        """Ask for a completion of `messages`, with `blobs` along (all of `messages` unless given)."""
+        call = CallId(rollout=rollout, lease=lease, step=step, digest=digest)
+        along = messages if blobs is None else blobs
+        names = [
+            BlobName(sha256=sha256_hex(blob), size=len(blob), type="message" if blob[:1] == b"{" else "image") for blob in along
+        ]
+        hashes = [sha256_hex(message) for message in messages]
+        self.socket.send(CallAsk(call=call, messages=hashes, params=PARAMS, deadline_s=deadline_s, blobs=names), list(along))
+        return call
+
+    def cancel(self, call: CallId) -> None:
+        self.socket.send(CallCancel(call=call))
+
+    def hear(self, kind: type[M], accept: Callable[[M], bool] = lambda message: True) -> M:
+        """The next message of this kind that `accept` takes; others before it are passed over."""
+        give_up = time.monotonic() + WAIT_S
+        while time.monotonic() < give_up:
+            for received in self.socket.receive():
+                self.seen.append(received.message)
+                self.unread.append(received.message)
+            while self.unread:
+                message = self.unread.pop(0)
+                if isinstance(message, kind) and accept(message):
+                    return message
+            wait([self.socket], 0.05)
+        raise AssertionError(f"no {kind.__name__} came, but {self.seen[-3:]}")
+
+
+@dataclass
+class Scene:
+    """A running proxy and its surroundings."""
+
+    context: Context
+    sockets: Path
+    server: ModelServer
+    clock: Shifted
+    proxy: ProxyServer
+    orders: Server
+    workers: list[Worker] = field(default_factory=list)
+    beats: list[ProxyBeat] = field(default_factory=list)
+
+    def worker(self) -> Worker:
+        """One more worker, connected."""
+        self.workers.append(Worker(self.context.client("policy", address(self.sockets, "policy"))))
+        return self.workers[-1]
+
+    def beat(self, accept: Callable[[ProxyBeat], bool]) -> ProxyBeat:
+        """The next beat of the proxy that `accept` takes."""
+        give_up = time.monotonic() + WAIT_S
+        while time.monotonic() < give_up:
+            for received in self.orders.receive():
+                assert isinstance(received.message, ProxyBeat)
+                self.beats.append(received.message)
+                if accept(received.message):
+                    return received.message
+            wait([self.orders], 0.05)
+        raise AssertionError(f"no such beat came, but {self.beats[-3:]}")
+
+
+@contextmanager
+def scene(server: ModelServer, policy: dict[str, Any] | None = None, **settings: Any) -> Iterator[Scene]:
+    """A proxy before `server`; afterwards, that its key was in no message, and that it met nothing unexpected."""
+    config = PolicyConfig(server.url, "m", **{"version": "v7", "api_key": KEY, **(policy or {})})
+    resolved = Settings(policy=config, **settings)
+    clock = Shifted()
+    pool = Pool(inflight(resolved), lambda: Upstream(config, SYSTEM_CLOCK), clock)
+    quit_ = Quit()
+    with tempfile.TemporaryDirectory(prefix="lr") as folder, Context() as context:
+        sockets = Path(folder)
+        orders = context.server("orders", address(sockets, "orders"))
+        calls = context.server("policy", address(sockets, "policy"))
+        beats = context.client("orders", address(sockets, "orders"))
+        proxy = ProxyServer(resolved, calls, beats, pool, clock)
+        thread = Thread(target=proxy.run, args=(quit_,), daemon=True)
+        thread.start()
+        here = Scene(context, sockets, server, clock, proxy, orders)
+        try:
+            yield here
+        finally:
+            server.let_go()
+            quit_.ask()
+            thread.join(WAIT_S)
+            pool.close()
+            server.stop()
+            for socket in (orders, calls, beats, *(worker.socket for worker in here.workers)):
+                socket.close()
+        assert not thread.is_alive()
+        assert KEY not in repr([worker.seen for worker in here.workers]) + repr(here.beats)

@@ -1,0 +1,87 @@
+"""When does a run go on although processes die, and when not? supervisord's states in, verdicts out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from legato_rl.errors import RunStopped
+from legato_rl.run.follow import MOST_RESTARTS, Watch
+from legato_rl.run.processes import ProcessState
+
+RUNNING = ("RUNNING", 0)
+
+
+def states(**given: tuple[str, int]) -> dict[str, ProcessState]:
+    """The states of a run of two workers, all RUNNING but for those given as (state, exit code)."""
+    names = {"sink": "sink", "proxy": "proxy", "broker": "broker", "w0": "worker-000", "w1": "worker-001"}
+    found = {}
+    for pid, (short, name) in enumerate(names.items(), start=100):
+        state, code = given.get(short, RUNNING)
+        found[name] = ProcessState(name, state, pid if state == "RUNNING" else 0, code)
+    return found
+
+
+def test_a_healthy_run_has_no_news(tmp_path: Path) -> None:
+    """All RUNNING, again and again."""
+    watch = Watch(tmp_path)
+    assert [watch.look(states()) for _ in range(3)] == [{}, {}, {}]
+
+
+@pytest.mark.parametrize("code", [-1, 4, 70])
+def test_a_worker_that_is_about_to_be_restarted_is_not_out(tmp_path: Path, code: int) -> None:
+    """EXITED with an unexpected code lasts until supervisord's next look: a crash is no verdict on the desktop."""
+    watch = Watch(tmp_path)
+    assert watch.look(states(w0=("EXITED", code))) == {}
+    assert watch.look(states(w0=("EXITED", code), w1=("EXITED", code))) == {}
+
+
+def test_an_essential_process_that_is_about_to_be_restarted_ends_nothing(tmp_path: Path) -> None:
+    """The same for the sink, the proxy and the broker."""
+    assert Watch(tmp_path).look(states(sink=("EXITED", -1), proxy=("BACKOFF", 0), broker=("STARTING", 0))) == {}
+
+
+@pytest.mark.parametrize(("state", "code"), [("FATAL", 1), ("EXITED", 2)])
+def test_a_worker_that_stays_down_is_told_once(tmp_path: Path, state: str, code: int) -> None:
+    """FATAL, or an exit for wrong input: the desktop is out, and the others go on."""
+    watch = Watch(tmp_path)
+    assert watch.look(states(w1=(state, code))) == {"worker-001": f"its process is {state}, exit code {code}"}
+    assert watch.look(states(w1=(state, code))) == {}
+    assert watch.out == {"worker-001"}
+
+
+def test_a_worker_that_left_is_not_out(tmp_path: Path) -> None:
+    """Exit code 0 is a worker that was told that the run is over."""
+    watch = Watch(tmp_path)
+    assert watch.look(states(w0=("EXITED", 0))) == {}
+    assert watch.out == set()
+
+
+@pytest.mark.parametrize("codes", [(0, 0), (2, 2), (0, 2)])
+def test_a_run_without_workers_stops(tmp_path: Path, codes: tuple[int, int]) -> None:
+    """Whatever they left for, and with the last log lines."""
+    (tmp_path / "worker-000.log").write_text("a\nb\nc\nd\ne\nthe cause\n")
+    with pytest.raises(RunStopped, match=r"(?s)no worker is left: its log ends with:\nb\n.*the cause"):
+        Watch(tmp_path).look(states(w0=("EXITED", codes[0]), w1=("EXITED", codes[1])))
+
+
+@pytest.mark.parametrize("name", ["sink", "proxy", "broker"])
+@pytest.mark.parametrize("dead", [("FATAL", 1), ("EXITED", 0), ("EXITED", 2), ("UNKNOWN", 0)])
+def test_a_run_stops_without_an_essential_process(tmp_path: Path, name: str, dead: tuple[str, int]) -> None:
+    """The message names the process, and says so where its log is empty."""
+    with pytest.raises(RunStopped, match=f"the {name} is {dead[0]}: its log is empty"):
+        Watch(tmp_path).look(states(**{name: dead}))
+
+
+def test_a_process_that_restarts_again_and_again_ends_the_run(tmp_path: Path) -> None:
+    """One start and MOST_RESTARTS - 1 more are borne; a worker may restart as often as it likes."""
+    watch = Watch(tmp_path)
+    for pid in range(1, MOST_RESTARTS + 1):
+        now = states()
+        watch.look({**now, "proxy": ProcessState("proxy", "RUNNING", pid, 0)})
+    with pytest.raises(RunStopped, match=f"the proxy was started {MOST_RESTARTS + 1} times"):
+        watch.look({**states(), "proxy": ProcessState("proxy", "RUNNING", 99, 0)})
+    watch = Watch(tmp_path)
+    for pid in range(1, 20):
+        assert watch.look({**states(), "worker-000": ProcessState("worker-000", "RUNNING", pid, 0)}) == {}
