@@ -118,7 +118,7 @@ def proxy_process(url: str, slots: int) -> Iterator[tuple[Path, psutil.Process]]
                 settings=settings,
                 sockets=root,
                 engine={},
-            )  # fmt: skip
+            )
         )
         process = subprocess.Popen([str(Path(sys.executable).with_name("legato-rl-proxy")), folder])
         try:

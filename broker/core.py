@@ -72,17 +72,12 @@ class Core:
         if lost is not None:
             self.groups.lose(lost)
         holds = beat.holds.key if beat.holds else None
-        if holds is None and worker.expected is not None:
-            if beat.stored == worker.expected:
-                # Stored, though the feed has not told yet: never assigned again.
-                worker.expected = None
-            elif self.state != "running":
-                self.groups.drop(worker.expected)
-                self.roster.expect(worker, None)
-        elif holds is not None and holds != worker.expected and worker.expected is None and self.groups.adopt(holds):
+        if holds is None and worker.expected is not None and self.state != "running":
+            self.groups.drop(worker.expected)
+            self.roster.expect(worker, None)
+        elif holds is not None and worker.expected is None and self.groups.adopt(holds):
             self.roster.expect(worker, holds)
-        if worker.expected is None and holds is None and self._may_assign(worker, now):
-            self.roster.expect(worker, self.groups.take())
+        self._assign(worker, now)
         return self.order(worker, now)
 
     def order(self, worker: Worker, now: float) -> Order:
@@ -90,9 +85,11 @@ class Core:
         beat = worker.beat
         holding = beat.holds
         if holding is None:
-            key = worker.expected
+            # A key that the worker saw stored is never assigned again, though the feed may not have told it yet.
+            key = worker.expected if worker.expected != beat.stored else None
+            assignment = self._assignment(key) if key else None
             leave = self.state in ("finished", "stopped")
-            return Order(boot=beat.boot, assign=self._assignment(key) if key else None, rebuild=worker.rebuild, leave=leave)
+            return Order(boot=beat.boot, assign=assignment, rebuild=worker.rebuild, leave=leave)
         if holding.key != worker.expected:
             return Order(boot=beat.boot, held=holding.key, drop=True, rebuild=worker.rebuild)
         if self.state != "running":
@@ -102,9 +99,10 @@ class Core:
         return Order(boot=beat.boot, held=holding.key, stop=stop, rebuild=worker.rebuild)
 
     def feed(self, feed: Feed, now: float) -> list[Order]:
-        """The sink told rows: the orders that should leave at once, to workers whose group closed.
+        """The sink told rows: the orders that should leave at once.
 
-        Rows come in order; a gap or a repeat changes nothing, since the shell asks again from `feed_last`.
+        To workers whose group closed, and to idle ones for which there is work now. Rows come in order; a gap or a
+        repeat changes nothing, since the shell asks again from `feed_last`.
         """
         self._sink_heard = now
         closed_before = self._closed()
@@ -115,8 +113,12 @@ class Core:
         self._loaded = self._loaded or self.feed_last >= feed.last
         self._settle()
         newly_closed = self._closed() - closed_before
-        workers = self.roster.workers.values()
-        return [self.order(w, now) for w in workers if w.expected is not None and w.expected.group in newly_closed]
+        told = []
+        for worker in self.roster.workers.values():
+            stops = worker.expected is not None and worker.expected.group in newly_closed
+            if stops or self._assign(worker, now):
+                told.append(self.order(worker, now))
+        return told
 
     def heard_proxy(self, beat: ProxyBeat, now: float) -> None:
         """The proxy beat."""
@@ -173,9 +175,19 @@ class Core:
     def _changed(self, changes: list[HealthChange]) -> None:
         self.changes += changes
 
+    def _assign(self, worker: Worker, now: float) -> bool:
+        """Hand the next try to `worker` if it may take one; whether it got one."""
+        if not self._may_assign(worker, now):
+            return False
+        self.roster.expect(worker, self.groups.take())
+        return worker.expected is not None
+
     def _may_assign(self, worker: Worker, now: float) -> bool:
         return (
             self.state == "running"
+            and worker.expected is None
+            and worker.beat.holds is None
+            and not worker.silent
             and self._loaded
             and now >= self._open_at
             and now - self._sink_heard < SINK_SILENT_S

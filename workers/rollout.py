@@ -96,7 +96,6 @@ class Try:
     def _episode(self) -> bool:
         """From reset to the last action; whether the rollout's own time ran out."""
         self._reset()
-        self._pace.start_rollout(self.clock.monotonic())
         try:
             for step in range(self.assignment.max_steps):
                 self._step = step
@@ -123,6 +122,7 @@ class Try:
             self.desk.reset(task)
         with self._timed("wait_after_reset", "wait_after_reset_s"):
             self.desk.wait_after_reset()
+        self._pace.start_rollout(self.clock.monotonic())
         self._observe()
         self.agent.reset()
 

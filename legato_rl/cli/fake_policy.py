@@ -48,7 +48,7 @@ def fake_policy(**options: Any) -> None:
         url = server.start()
     except OSError as error:
         raise ConfigError(
-            f"port is {options['port']}: {options['host']} cannot be listened on there ({error.strerror}); choose another"
+            f"port is {options['port']}: {options['host']} cannot be listened on ({error.strerror}); choose another"
         ) from None
     click.echo(url)
     ended_by = signal.sigwait(signals)

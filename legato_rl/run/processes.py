@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import xmlrpc.client
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from legato_rl.supervisord import KEY_VARIABLE, control_socket
 
 STOP_S = 40.0
 """Seconds that supervisord gets to stop its programs, before its session is killed."""
+TURN_S = 0.1
+"""Seconds between two questions to a supervisord that is stopping."""
 
 
 def scripts_folder() -> Path:
@@ -106,9 +109,13 @@ class Supervisor:
             return
         if self.alive():
             self._process.terminate()
-        try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
+        give_up = self._clock.monotonic() + STOP_S
+        while self.alive() and self._clock.monotonic() < give_up:
+            # supervisord ends one priority after the other, each in a turn of its loop; a question gives it a turn at once.
+            self.states()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(TURN_S)
+        if self.alive():
             self.kill()
 
     def kill(self) -> None:

@@ -155,6 +155,16 @@ def test_a_wrong_row_is_refused(house: House) -> None:
     assert house.lines() == []
 
 
+def test_a_damaged_message_ends_the_sink_by_its_name(house: House) -> None:
+    """A stored message that is no JSON any more could not be rebuilt: nothing is stored upon it."""
+    message = chat_message("hi")
+    asker = house.asker()
+    asker.put(message)
+    house.run.message(sha256_hex(message)).write_bytes(b"x")
+    with pytest.raises(RecordError, match=f"{sha256_hex(message)}.json is damaged"):
+        asker.row(draft(steps=(step(message),)))
+
+
 def test_a_row_that_json_cannot_hold_is_refused(house: House) -> None:
     """NaN is no JSON; the file stays whole."""
     answer = house.asker().row(draft(meta={"x": float("nan")}))

@@ -20,7 +20,8 @@ from legato_rl.request import body_sha256
 pytestmark = pytest.mark.vllm
 
 FORWARD = Path(__file__).with_name("forward_logprobs.py")
-TOLERANCE = 0.05
+TOLERANCE = 0.1
+"""The server computes in bfloat16, the forward pass in float32; another token or distribution would be off by more than 1."""
 CLICK = (
     r"Action: click\n<tool_call>\n<function=computer_use>\n<parameter=action>\nleft_click\n</parameter>\n"
     r"<parameter=coordinate>\n\[\d{1,3}, \d{1,3}\]\n</parameter>\n</function>\n</tool_call>"
@@ -32,7 +33,7 @@ TASK = {"instruction": "Fill the form in.", "config": [], "evaluator": {"func": 
 def run(server: VllmServer, out: Path, **changes: Any) -> list[Rollout]:
     """One run of two tasks by the fake desktop and the real server; its rows."""
     policy = PolicyConfig(
-        server.url, server.model, version="step-41", api_key=server.key, **{"max_tokens": 160, "seed": 5, **changes}
+        server.url, server.model, version="step-41", api_key=server.key, **{"max_tokens": 48, "seed": 5, **changes}
     )
     desktop = DesktopConfig(backend="fake", screen_size=(320, 256), seed=3)
     tasks = [{"task_id": name, "config": TASK} for name in ("one", "two")]
@@ -109,7 +110,7 @@ def test_random_text_has_the_models_own_logprobs(vllm_server: VllmServer, tmp_pa
 def test_actions_over_several_steps(vllm_server: VllmServer, tmp_path: Path) -> None:
     """With a grammar the model speaks actions: three steps, a growing prompt told as differences, and an export of it."""
     out = tmp_path / "run"
-    rows = run(vllm_server, out, extra_body={"structured_outputs": {"regex": CLICK}})
+    rows = run(vllm_server, out, max_tokens=400, extra_body={"structured_outputs": {"regex": CLICK}})
     usable = [row for row in rows if row.usable]
     assert len(usable) == 4
     for row in usable:
