@@ -15,7 +15,7 @@ TREE := .mypy_cache/tree
 BENCHES := efficiency step_cost proxy sink
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-vllm lint bench clean
+.PHONY: help demo test test-vllm lint bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile

@@ -104,7 +104,7 @@ class DirectPolicy:
         known: dict[str, Blob],
     ) -> CallReply:
         """What the server would answer."""
-        images = {blob.sha256: blob.data for blob in new if blob.type == "image"}
+        images = {blob.sha256: blob.data for blob in known.values() if blob.type == "image"}
         for blob in new:
             if blob.type == "message":
                 self._messages[blob.sha256] = json.loads(message_fragment(blob.data, images))
@@ -124,6 +124,9 @@ class DirectPolicy:
         unknown = dict.fromkeys(("prompt_tokens", "completion_tokens", "cached_tokens", "server_version"))
         use = ModelUse(seconds=plan.latency, queued_s=0.0, attempts=1, version="", **unknown)
         return CallReply(call=call, response=response, params=params, body_sha256="", prompt=None, model=use)
+
+    def forget(self, call: CallId) -> None:
+        """Nothing is held."""
 
 
 def play(run: RunFile, task: TaskSpec, key: RolloutKey, chat: Chat) -> Course:

@@ -117,10 +117,8 @@ class Courses:
         return self._played[key]
 
 
-def measure(out: Path, oversample: float) -> dict[str, Any]:
-    """One real run, and both simulations of it."""
-    spent = run(out, oversample)
-    folder = RunDir(out)
+def compare(folder: RunDir, spent: dict[str, float]) -> dict[str, Any]:
+    """The run in `folder` against both simulations of it."""
     run_file, specs, rows = folder.load_run(), folder.load_tasks(), rows_of(folder)
     started: dict[str, float] = {}
     for row in rows:
@@ -139,7 +137,7 @@ def measure(out: Path, oversample: float) -> dict[str, Any]:
     longer = [row["timing"]["total_s"] / course.seconds for row, course in zip(graded, played, strict=True)]
     steps = sum(row["n_steps"] for row in rows)
     return {
-        "oversample": oversample,
+        "oversample": run_file.settings.oversample,
         "real_s": round(real, 2),
         "simulated_s": round(simulated, 2),
         "ratio": round(real / simulated, 4),
@@ -170,7 +168,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="legato-bench-") as name:
         for number in range(options.rounds):
             for oversample in OVERSAMPLES:
-                found.append(measure(Path(name) / f"run-{number}-{oversample}", oversample))
+                folder = RunDir(Path(name) / f"run-{number}-{oversample}")
+                found.append(compare(folder, run(folder.root, oversample)))
                 print(f"oversample {oversample}: ratio {found[-1]['ratio']}", file=sys.stderr)
     medians = {
         str(oversample): {

@@ -1,6 +1,6 @@
-"""What do processes say to each other? Every message of every socket. PURE: knows no socket.
+"""What do processes say to each other? Every message of every socket; frames.py makes frames of them. PURE: knows no socket.
 
-How a message becomes frames is told in frames.py. Each class's docstring starts with `sender -> receiver`.
+Each class's docstring starts with `sender -> receiver`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ __all__ = ["KINDS", "WIRE_VERSION", "FeedRow", "Message", "Part", "decode", "enc
 
 
 class Refused(Message):
-    """any -> any: the message before could not be accepted; `reason` says why in one sentence. Nothing was done."""
+    """any -> any: the message before could not be accepted; `reason` says why in one sentence. Nothing was done.
+
+    `again`: the same message may be accepted later (a full disk), so ask again; else it never will.
+    """
 
     about: str
     reason: str
+    again: bool = False
 
 
 # --- orders: workers and the proxy <-> broker ------------------------------------------------------------------------
-
-
 class Holding(Part):
     """What a worker holds: a try under its lease, and where in it it is. `past_actions`: only grading is left."""
 
@@ -101,8 +103,6 @@ class ProxyOrder(Message):
 
 
 # --- policy: worker <-> proxy ----------------------------------------------------------------------------------------
-
-
 class BlobName(Part):
     """A blob frame's name: its hash, its bytes, and whether it is a chat message (canonical JSON) or an image (PNG)."""
 
@@ -185,8 +185,6 @@ class CallGone(Message):
 
 
 # --- rows: workers and the broker <-> sink ---------------------------------------------------------------------------
-
-
 class PutBlobs(Message):
     """worker -> sink: store these blobs, one frame each. Idempotent."""
 
@@ -250,8 +248,6 @@ class DesktopEventStored(Message):
 
 
 # --- control: trainers and the command line <-> broker ---------------------------------------------------------------
-
-
 class StatusAsk(Message):
     """client -> broker: how is the run? Idempotent."""
 

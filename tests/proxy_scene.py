@@ -97,12 +97,13 @@ class Scene:
 
     context: Context
     sockets: Path
-    server: ModelServer
     clock: Shifted
     proxy: ProxyServer
     orders: Server
     workers: list[Worker] = field(default_factory=list)
     beats: list[ProxyBeat] = field(default_factory=list)
+    server: ModelServer = field(init=False)
+    """The scripted server; not there before another one."""
 
     def worker(self) -> Worker:
         """One more worker, connected."""
@@ -124,8 +125,20 @@ class Scene:
 
 @contextmanager
 def scene(server: ModelServer, policy: dict[str, Any] | None = None, **settings: Any) -> Iterator[Scene]:
-    """A proxy before `server`; afterwards, that its key was in no message, and that it met nothing unexpected."""
-    config = PolicyConfig(server.url, "m", **{"version": "v7", "api_key": KEY, **(policy or {})})
+    """A proxy before `server`, and after it a look that the key was in no message. The server ends with it."""
+    try:
+        with proxy_before(server.url, policy, **settings) as here:
+            here.server = server
+            yield here
+    finally:
+        server.let_go()
+        server.stop()
+
+
+@contextmanager
+def proxy_before(url: str, policy: dict[str, Any] | None = None, **settings: Any) -> Iterator[Scene]:
+    """A proxy before the server at `url`, and after it a look that the key was in no message."""
+    config = PolicyConfig(url, "m", **{"version": "v7", "api_key": KEY, **(policy or {})})
     resolved = Settings(policy=config, **settings)
     clock = Shifted()
     pool = Pool(inflight(resolved), lambda: Upstream(config, SYSTEM_CLOCK), clock)
@@ -138,15 +151,13 @@ def scene(server: ModelServer, policy: dict[str, Any] | None = None, **settings:
         proxy = ProxyServer(resolved, calls, beats, pool, clock)
         thread = Thread(target=proxy.run, args=(quit_,), daemon=True)
         thread.start()
-        here = Scene(context, sockets, server, clock, proxy, orders)
+        here = Scene(context, sockets, clock, proxy, orders)
         try:
             yield here
         finally:
-            server.let_go()
             quit_.ask()
             thread.join(WAIT_S)
             pool.close()
-            server.stop()
             for socket in (orders, calls, beats, *(worker.socket for worker in here.workers)):
                 socket.close()
         assert not thread.is_alive()

@@ -23,6 +23,10 @@ REFUSED_PAUSE_S = 5.0
 """Seconds to wait after the sink refused a row (a full disk), before it is sent again."""
 
 
+class RowRefused(Exception):
+    """The sink will never take this row; the message says why."""
+
+
 @dataclass
 class RowLine:
     """A worker's connection to the sink."""
@@ -45,7 +49,8 @@ class RowLine:
     def store(self, draft: Draft, known: dict[str, Blob]) -> FeedRow:
         """Send the row until it is stored, with whatever blobs of `known` the sink asks for. Returns the row that stands.
 
-        Waits for as long as the sink is away or its disk is full: a row is never given up.
+        Waits for as long as the sink is away or its disk is full: a row is never given up. RowRefused where the sink finds
+        the row itself wrong.
         """
         put = PutRow(row=dump(draft))
         key = draft.key
@@ -72,6 +77,8 @@ class RowLine:
                     again = True
                 case BlobsStored(hashes=hashes):
                     self._acknowledged(hashes)
+                case Refused(about=PutRow.__name__, reason=reason, again=False):
+                    raise RowRefused(reason)
                 case Refused(about=about, reason=reason):
                     log.error("the sink refused a %s: %s", about, reason)
                     self.clock.sleep(REFUSED_PAUSE_S)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from legato_rl.clock import Clock
 from legato_rl.desktop import Desktop
+from legato_rl.records import Draft, FeedRow, Outcome, RolloutError
 from legato_rl.role import Quit
 from legato_rl.rundir import RunFile
 from legato_rl.sockets import wait
@@ -19,7 +20,7 @@ from legato_rl.workers.desk import Desk
 from legato_rl.workers.link import Dropped, Link
 from legato_rl.workers.policy import PolicyLine
 from legato_rl.workers.rollout import Try
-from legato_rl.workers.rows import RowLine
+from legato_rl.workers.rows import RowLine, RowRefused
 
 log = logging.getLogger("legato_rl.worker")
 
@@ -89,7 +90,7 @@ class Worker:
         try:
             draft = one.run()
             self.link.phase("store", draft.n_steps, past_actions=True)
-            row = self.rows.store(draft, one.conversation.blobs)
+            row = self._store(draft, one)
             log.info("%s is stored: %s, reward %s", draft.rollout_id, row.status.value, row.reward)
             self.link.release(stored=True)
         except Dropped:
@@ -97,6 +98,17 @@ class Worker:
             self.link.release(stored=False)
         if not self.link.wants_rebuild():
             self.link.ready()
+
+    def _store(self, draft: Draft, one: Try) -> FeedRow:
+        try:
+            return self.rows.store(draft, one.conversation.blobs)
+        except RowRefused as refused:
+            # A bug of ours, and the attempt must still be accounted for: a bare row says that its verdict is lost.
+            log.error("the sink refused the row of %s: %s", draft.rollout_id, refused)
+            error = RolloutError(kind="env", phase="store", type="row_refused", message=str(refused))
+            lost = {"outcome": Outcome.EVALUATOR_FAILED, "reward": None, "cancel_reason": None, "error": error}
+            bare = {"steps": [], "n_steps": 0, "final_image": None, "meta": None}
+            return self.rows.store(draft.model_copy(update=lost | bare), {})
 
     def _desk(self) -> Desk:
         assert self._desktop is not None

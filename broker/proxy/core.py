@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from legato_rl.broker.proxy.admission import Admission, Ticket
 from legato_rl.broker.proxy.calls import IN_WORK, Call, Event, State, next_state
-from legato_rl.broker.proxy.outage import Outage, Standing
+from legato_rl.broker.proxy.outage import Outage
 from legato_rl.policy.verdicts import Action, Verdict
 from legato_rl.prompt_ids import PromptHistory
 from legato_rl.wire import CallAsk, CallFailed, CallId, CallPending, CallReply
@@ -191,11 +191,6 @@ class Core:
         ticket.advance(now)
         spent = {f"{clock}_s": seconds for clock, seconds in ticket.spent.items()}
         return CallPending(call=call.id, state=ticket.clock, **spent)
-
-    @property
-    def standing(self) -> Standing:
-        """How the server stands."""
-        return self.server.standing
 
     def _hold(self, call: Call) -> Call:
         call.apply(Event.ASKED)

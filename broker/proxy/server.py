@@ -73,6 +73,7 @@ class ProxyServer:
         while not quit_.asked:
             self.step()
             wait([self._calls, self._orders, self._pool.bell, quit_.bell], TICK_S)
+        log.info("events out of the ordinary: %s; faults: %d", dict(self._core.counts), self.faults)
 
     def step(self) -> None:
         """Take in what is here, then do what time asks for."""

@@ -81,7 +81,7 @@ class Sink:
             answer = Refused(about=kind, reason=str(error)[:REASON_LIMIT])
         except OSError as error:
             reason = explain(self._run.root, error)
-            answer = Refused(about=kind, reason=reason)
+            answer = Refused(about=kind, reason=reason, again=True)
             if not self._refusing:
                 log.error("%s", reason)
             self._refusing = True

@@ -25,8 +25,7 @@ from legato_rl.fake.tokens import EOS, Prompt, decode, encode, render, token_ent
 DEFAULT_MODEL = "fake"
 """The model's name where every name is accepted."""
 FORBIDDEN_FIELD = (
-    "[{'type': 'extra_forbidden', 'loc': ('body', 'return_token_ids'), "
-    "'msg': 'Extra inputs are not permitted', 'input': True}]"
+    "[{'type': 'extra_forbidden', 'loc': ('body', 'return_token_ids'), 'msg': 'Extra inputs are not permitted', 'input': True}]"
 )
 
 

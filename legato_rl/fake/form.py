@@ -82,9 +82,7 @@ class Form:
         elif control == "confirm":
             self.submitted = (self.selected, self.text)
             self.cancelled = False
-            self.status = (
-                "Confirmed." if self._submission() == ACCEPTED else "Confirmed, but that is not what was asked."
-            )
+            self.status = "Confirmed." if self._submission() == ACCEPTED else "Confirmed, but that is not what was asked."
         elif control == "cancel":
             self.selected, self.text, self.caret, self.submitted = None, "", 0, None
             self.cancelled = True

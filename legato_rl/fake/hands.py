@@ -103,9 +103,7 @@ class Hands:
             dragged = abs(start[0] - self.at[0]) + abs(start[1] - self.at[1]) > 3
             self.form.click(control, 2 if dragged and control == "field" else 1)
 
-    def drag_to(
-        self, x: Any = None, y: Any = None, duration: Any = 0.0, tween: Any = None, button: Any = "primary"
-    ) -> None:
+    def drag_to(self, x: Any = None, y: Any = None, duration: Any = 0.0, tween: Any = None, button: Any = "primary") -> None:
         self.mouse_down(button=button)
         self.mouse_up(x, y, button, duration)
 

@@ -89,13 +89,9 @@ def parse_request(body: Any, max_model_len: int, max_images: int | None) -> Chat
 def _check_message(message: dict[str, Any]) -> None:
     content = message.get("content")
     if not isinstance(message.get("role"), str):
-        raise Refusal(
-            400, "1 validation error:\n  {'loc': 'body.messages', 'msg': 'Field role required'}", "Bad Request"
-        )
+        raise Refusal(400, "1 validation error:\n  {'loc': 'body.messages', 'msg': 'Field role required'}", "Bad Request")
     if not isinstance(content, str | list | None):
-        raise Refusal(
-            400, "1 validation error:\n  {'loc': 'body.messages', 'msg': 'content is no list'}", "Bad Request"
-        )
+        raise Refusal(400, "1 validation error:\n  {'loc': 'body.messages', 'msg': 'content is no list'}", "Bad Request")
     for part in content if isinstance(content, list) else ():
         kind = part.get("type") if isinstance(part, dict) else None
         text = kind == "text" and isinstance(part.get("text"), str)

@@ -85,9 +85,7 @@ class FakePolicyServer:
             ("prefix_cache_queries_total", "counter", self.chat.cache.queries),
             ("prefix_cache_hits_total", "counter", self.chat.cache.hits),
         )
-        return "".join(
-            f"# TYPE vllm:{name} {kind}\nvllm:{name}{label} {float(value)}\n" for name, kind, value in values
-        )
+        return "".join(f"# TYPE vllm:{name} {kind}\nvllm:{name}{label} {float(value)}\n" for name, kind, value in values)
 
     def __enter__(self) -> str:
         return self.start()

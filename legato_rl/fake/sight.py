@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageChops
 
-from legato_rl.fake.layout import RECTS, STRIP, Control, in_anchor
+from legato_rl.fake.layout import ICON, RECTS, STRIP, Control, in_anchor
 from legato_rl.fake.strip import Signs, block_edge, nearest_digit
 
 _HIGH = bytes(255 if value > 150 else 0 for value in range(256))
 _LOW = bytes(255 if value < 90 else 0 for value in range(256))
+_MARKS = (ICON.centre, *((block_edge(nth + 0.5), STRIP.centre[1]) for nth in (0, Signs.BLOCKS + 1)))
+"""Where, in units, the marker colour must be."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +40,21 @@ def look(image: Image.Image) -> Sight | None:
     if box is None:
         return None
     left, top, right, bottom = box
-    signs = _read(image, box)
+    if not all(mask.getpixel(_spot(mask, box, *centre)) for centre in _MARKS):
+        return None
+    row = STRIP.centre[1]
+    spots = [(block_edge(nth + 0.5), row) for nth in range(1, Signs.BLOCKS + 1)]
+    pixels = [image.getpixel(_spot(image, box, *spot)) for spot in spots]
+    signs = Signs.from_blocks(tuple(nearest_digit(pixel) for pixel in pixels if isinstance(pixel, tuple)))
     if signs is None:
         return None
     across, down = image.size
     return Sight(signs, left / across, top / down, (right - left) / across, (bottom - top) / down)
 
 
-def _read(image: Image.Image, box: tuple[int, int, int, int]) -> Signs | None:
+def _spot(image: Image.Image, box: tuple[int, int, int, int], x: float, y: float) -> tuple[int, int]:
+    """The pixel of a point given in the window's units, where `box` is the anchor in the picture."""
     left, top, right, bottom = box
-    row = (STRIP.top + STRIP.bottom) / 2
-    digits = []
-    for nth in range(1, Signs.BLOCKS + 1):
-        across, down = in_anchor((block_edge(nth) + block_edge(nth + 1)) / 2, row)
-        x, y = left + across * (right - left), top + down * (bottom - top)
-        pixel = image.getpixel((min(int(x), image.width - 1), min(int(y), image.height - 1)))
-        digits.append(nearest_digit(pixel if isinstance(pixel, tuple) else (0, 0, 0)))
-    return Signs.from_blocks(tuple(digits))
+    across, down = in_anchor(x, y)
+    pixel = int(left + across * (right - left)), int(top + down * (bottom - top))
+    return min(pixel[0], image.width - 1), min(pixel[1], image.height - 1)

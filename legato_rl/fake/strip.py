@@ -79,8 +79,8 @@ def _check(digits: tuple[int, ...]) -> int:
     return (7 + sum((2 * nth + 1) * digit for nth, digit in enumerate(digits))) % 16
 
 
-def block_edge(nth: int) -> float:
-    """The left edge, in units, of the strip's nth cell: 0 is the left marker, BLOCKS + 1 the right one."""
+def block_edge(nth: float) -> float:
+    """The left edge, in units, of the strip's nth cell (0.5 further: its middle). 0 and BLOCKS + 1 are the markers."""
     return STRIP.left + nth * (STRIP.right - STRIP.left) / (Signs.BLOCKS + 2)
 
 

@@ -6,6 +6,7 @@ also after SIGKILL: `setpriv --pdeathsig` tells it, and it ends what it started.
 
 from __future__ import annotations
 
+import http.client
 import os
 import shutil
 import signal
@@ -75,8 +76,8 @@ class Supervisor:
         self._logs = logs
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
-        transport = SupervisorTransport(None, None, f"unix://{control_socket(sockets)}")
-        self._server = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
+        self._transport = SupervisorTransport(None, None, f"unix://{control_socket(sockets)}")
+        self._server = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=self._transport)
 
     def start(self, key: str | None) -> None:
         """Start supervisord, with the key in its environment."""
@@ -99,7 +100,9 @@ class Supervisor:
         """Every program by name; None where supervisord does not answer (not up yet, or gone)."""
         try:
             infos: Any = self._server.supervisor.getAllProcessInfo()
-        except (OSError, xmlrpc.client.Error):
+        except (OSError, http.client.HTTPException, xmlrpc.client.Error):
+            # The connection would refuse every further question.
+            self._transport.close()
             return None
         return {info["name"]: ProcessState(info["name"], info["statename"], info["pid"], info["exitstatus"]) for info in infos}
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 from model_server import Answer, Body, ModelServer, completion
-from proxy_scene import KEY, PARAMS, Scene, picture, scene, text
+from proxy_scene import KEY, PARAMS, Scene, picture, proxy_before, scene, text
 
 from legato_rl.broker.proxy.core import SILENCE_S
 from legato_rl.canonical import canonical_json, sha256_hex
+from legato_rl.fake.server import FakePolicyServer
 from legato_rl.prompt_ids import rebuild
 from legato_rl.wire import CallFailed, CallGone, CallNeeds, CallPending, CallReply, Refused, StatusAsk
 
@@ -268,6 +269,23 @@ def test_what_cannot_be_taken_is_refused_and_takes_nothing_down(here: Scene) -> 
     assert here.proxy.faults == 2
     worker.ask(rollout="r:g:9:0")
     worker.hear(CallReply)
+
+
+def test_a_rollout_on_the_bundled_server_tells_all_its_prompts() -> None:
+    """Five steps that grow and then fold: each record gives back ids that have the hash of the server's own."""
+    with FakePolicyServer() as url, proxy_before(url) as here:
+        worker = here.worker()
+        pngs = [b"\x89PNG %d" % n for n in range(5)]
+        shots = [picture(png) for png in pngs]
+        ids: list[int] = []
+        for step, shot in enumerate(shots):
+            prompt = (text("system"), *shots[max(0, step - 2) : step + 1])
+            worker.ask(step=step, digest=str(step), messages=prompt, blobs=(pngs[step], shot, prompt[0]))
+            reply = worker.hear(CallReply)
+            assert reply.prompt is not None
+            assert reply.response.token_ids is not None
+            assert len(reply.prompt.images) == len(prompt) - 1
+            ids = rebuild(ids, reply.prompt) + reply.response.token_ids
 
 
 def test_beats_come_without_being_asked(here: Scene) -> None:

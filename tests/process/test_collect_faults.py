@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import EXAMPLES, check_accounts, collect, naming
+from whole_runs import EXAMPLES, check_accounts, collect, naming
 
 from legato_rl.errors import ExitCode
 from legato_rl.fake.tokens import token_logprobs
@@ -32,7 +32,7 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run in which everything failed at times."""
     out = tmp_path_factory.mktemp("faults") / "run"
     faults = [arg for name, rate in FAULTS.items() for arg in ("--fake", f"{name}={rate}")]
@@ -43,7 +43,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     summary = json.loads(RunDir(out).summary.read_bytes())
     assert code == (ExitCode.DONE if summary["groups"]["closed"] == summary["groups"]["asked"] else ExitCode.SHORT)
     assert naming(str(out)) == [], "no process is left"
-    yield out
+    return out
 
 
 def test_every_attempt_is_accounted_for(faulty: Path) -> None:

@@ -8,16 +8,19 @@ import select
 import signal
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from legato_rl.clock import SYSTEM_CLOCK
+from legato_rl.control import ControlClient
 from legato_rl.records import Outcome
 from legato_rl.run.processes import scripts_folder
 from legato_rl.rundir import RunDir
 from legato_rl.status import decide
+from legato_rl.wire import RunStatus
 
 PATIENCE_S = 60.0
 """Seconds after which a test gives up waiting for what must come."""
@@ -146,3 +149,16 @@ def check_accounts(folder: Path, *, finished: bool = True) -> list[dict[str, Any
     for key, try_ in last.items():
         assert {(*key, earlier) for earlier in range(try_)} <= set(keys), "no try is missing"
     return rows
+
+
+def wait_for_status(cli: Cli, folder: Path, met: Callable[[RunStatus], bool]) -> RunStatus:
+    """Ask a run's broker until its status meets a condition; the status."""
+    deadline = SYSTEM_CLOCK.monotonic() + PATIENCE_S
+    cli.wait_for("desktops")  # the first line comes after run.json
+    with ControlClient(RunDir(folder).load_run().sockets) as control:
+        while SYSTEM_CLOCK.monotonic() < deadline:
+            status = control.status(wait_s=5.0)
+            if status is not None and met(status):
+                return status
+            select.select([], [], [], 0.02)
+    raise AssertionError(f"the run did not come so far: {cli.output}")

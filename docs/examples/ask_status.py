@@ -1,0 +1,27 @@
+"""Where does a running run stand? Asks its broker, with zmq and msgpack alone: `python ask_status.py RUN_DIR`."""
+
+import json
+import secrets
+import sys
+from pathlib import Path
+
+import msgpack
+import zmq
+
+run = json.loads((Path(sys.argv[1]) / "run.json").read_text())
+socket = zmq.Context().socket(zmq.DEALER)
+socket.setsockopt(zmq.LINGER, 0)
+socket.connect(f"ipc://{run['sockets']}/control")
+
+ask = {"id": secrets.token_hex(8)}
+for _ in range(5):  # asked again until answered
+    socket.send_multipart([b"legato/1", b"StatusAsk", msgpack.packb(ask)])
+    while socket.poll(1000):
+        version, kind, body = socket.recv_multipart()[:3]
+        answer = msgpack.unpackb(body)
+        if kind == b"Refused":
+            sys.exit(answer["reason"])
+        if kind == b"RunStatus" and answer["id"] == ask["id"]:
+            print(json.dumps(answer, indent=1))
+            sys.exit()
+sys.exit("no answer: the run is over, or its broker is away")

@@ -1,0 +1,140 @@
+"""What does docs/protocol.md say beyond the code? Its first part, and what each field of a message means."""
+
+from __future__ import annotations
+
+INTRO = """\
+# The wire protocol
+
+What the processes of a run say to each other, over ZeroMQ. [architecture.md](architecture.md#sockets) has the sockets;
+each is a ROUTER that one process binds, and its peers connect to it with a DEALER.
+
+## Frames
+
+A message is three frames, and one more for each blob (an image or a chat message):
+
+| frame | bytes |
+|---|---|
+| version | `{version}` |
+| kind | the message's name, as below |
+| body | a msgpack map of its fields, {max_body} at most; unknown and missing fields are refused |
+| blob … | raw bytes, in the order in which the body names them |
+
+`{example!r}` is, in hex:
+
+```
+{frames}
+```
+
+The body is `{{"id": "7f3a"}}`: `81` is a map of one entry, `a2` and `a4` begin strings of two and four bytes.
+
+## Rules
+
+- **Version.** Every message carries it. There is no negotiation: a server answers any other version than `{version}`
+  with `Refused` and does nothing else, so both sides must be of the same version.
+- **Nothing is assumed delivered.** A send never blocks, and drops at the socket's bound. An ask is repeated until it is
+  answered, and asking twice changes nothing.
+- **A message that cannot be read** (frames, version, kind, a field) is answered with `Refused` by a server, counted, and
+  takes nothing down. A client counts it and skips it.
+- **Blobs** must be what the body names: in number, size and SHA-256. A chat message must be canonical JSON. The sink also
+  refuses an image that is no PNG, and a message whose images are not named by hash.
+
+## With zmq and msgpack alone
+
+[examples/ask_status.py](examples/ask_status.py) asks a running run's broker where it stands; run it as
+`python docs/examples/ask_status.py RUN_DIR`:
+
+```python
+{script}```
+"""
+
+MEANINGS: dict[str, str] = {
+    "Refused.about": "the kind of the message that was refused",
+    "reason": "why, in one sentence for people",
+    "worker": "the worker's name, `worker-000` and so on",
+    "boot": "random, drawn once per process; an answer repeats the asker's",
+    "ready": "a new try may be held",
+    "phase": "what the worker is doing",
+    "holds": "the try that is held; nil where none is",
+    "Beat.stored": "the last key that was seen stored",
+    "built": "desktops built by this process, the failed ones included",
+    "build_failures": "how many of those did not pass their self-check",
+    "Beat.message": "why the last desktop did not pass its self-check; empty where it did",
+    "assign": "the try to hold; nil where none is to be begun",
+    "held": "the try that `stop` and `drop` are about",
+    "stop": "end the held try in a row, for this reason",
+    "drop": "end the held try without a row",
+    "rebuild": "the number of the desktop that is to be built, counted as `built` counts; 0 asks for none",
+    "leave": "exit once nothing is held",
+    "ProxyBeat.state": "whether calls are admitted to the model server",
+    "queued": "model calls that wait",
+    "running": "model calls that are at the server",
+    "ProxyBeat.message": "why the server counts as down; empty while it is up",
+    "CallFailed.message": "what happened, in one sentence for people",
+    "gave_up": "the server was down for `--server-wait` seconds",
+    "call": "which call",
+    "CallPending.state": "where the call stands now",
+    "ProxyBeat.down_s": "seconds down since the last completion",
+    "CallPending.down_s": "seconds the server was down",
+    "queued_s": "seconds it waited for a slot",
+    "CallFailed.queued_s": "seconds it did not run",
+    "running_s": "seconds it was at the server, over all attempts",
+    "paused_s": "seconds the run was paused",
+    "messages": "the prompt's messages by hash, in order",
+    "CallAsk.params": "the request body less `messages` and `model`",
+    "CallReply.params": "the request body that was sent, less `messages`",
+    "deadline_s": "seconds that the rollout has left; nil without a limit",
+    "blobs": "names of the blob frames that follow, in order",
+    "hashes": "the blobs that are needed",
+    "BlobsStored.hashes": "the blobs that are stored",
+    "response": "what the server answered",
+    "body_sha256": "hash of the canonical body with images by name",
+    "prompt": "the prompt's token ids; nil where the server gave none",
+    "model": "what the call took",
+    "CallFailed.type": "a short cause to count by; `rollout_timeout` is the rollout's own time-out",
+    "BlobName.type": "what the bytes must be",
+    "PutRow.row": "a row of [rollouts.jsonl](rollouts.md#a-row) less `schema`, `status` and `usable`",
+    "RowStored.row": "the row that stands",
+    "duplicate": "a row stood under this key before; the one that was sent is dropped",
+    "key": "which try",
+    "after": "number of the last row that is known; 0 asks from the start",
+    "limit": "rows wanted at most; the sink gives 5000 at most",
+    "Feed.rows": "the rows, in order of their numbers",
+    "RunStatus.rows": "stored rows by status",
+    "last": "number of the last row in the file",
+    "id": "chosen by the asker; the answer repeats it",
+    "PutDesktopEvent.id": "unique per event",
+    "desktop": "the worker's name",
+    "event": "what became of the desktop",
+    "at": "when, ISO 8601 in UTC",
+    "RunStatus.state": "where the run stands",
+    "groups": "groups by how they stand",
+    "attempts_total": "attempts of the run, extras included",
+    "attempts_ended": "attempts that have their final row",
+    "policy": "how the model server stands; `unknown` until the proxy said so",
+    "policy_message": "why it is down; else empty",
+    "lease": "random, drawn by the worker when it begins the try",
+    "step": "which step of the try, from 0",
+    "past_actions": "only the grading or the storing is left",
+    "task_id": "the task's id",
+    "domain": "the OSWorld domain; nil for an inline task",
+    "task": "the task itself (instruction, evaluator …)",
+    "max_steps": "policy calls at most",
+    "meta": "the task's own, echoed in the row",
+    "sha256": "SHA-256 in lower-case hex",
+    "size": "bytes of the frame",
+    "rollout": "the rollout's id, `run:group:attempt:try`",
+    "digest": "hash over the prompt's hashes and the parameters",
+    "total": "all groups",
+    "closed": "groups with the graded rows that close them",
+    "short": "groups that ended without closing",
+    "open": "the others",
+    "n": "the row's number in the file, from 1",
+    "outcome": "what happened",
+    "status": "what that means for the attempt",
+    "reward": "0 to 1; nil where the try was not graded",
+    "run": "the run's id",
+    "group": "the group's id",
+    "attempt": "which attempt of the group, from 0",
+    "try": "which try of the attempt, from 0",
+}
+"""By `Class.field`, or by `field` where all classes mean the same by it."""
