@@ -50,6 +50,9 @@ lint: $(LINTERS) ## ruff and mypy
 bench: $(INSTALLED) ## the four measurements, each printed as JSON
 	@for bench in $(BENCHES); do echo "$(BIN)/python bench/$$bench.py"; $(BIN)/python bench/$$bench.py; done
 
+docs: $(INSTALLED) ## write the pages of docs/ that follow from the code
+	$(BIN)/python docs/generate.py
+
 clean: ## remove the environment and all that was made, but for runs/
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

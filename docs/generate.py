@@ -51,7 +51,7 @@ def cli() -> str:
     parts = [
         NOTICE,
         "# Commands\n",
-        "`legato rl …` takes the same commands as `legato-rl …`. The exit codes are in [operating.md](operating.md#exit-codes).\n",
+        "`legato rl …` takes the same commands. The exit codes are in [operating.md](operating.md#exit-codes).\n",
         _help("legato-rl", legato_rl, top),
     ]
     for name in COMMANDS:
@@ -127,8 +127,9 @@ USED: set[str] = set()
 
 
 def _meaning(kind: str, field: str) -> str:
-    """KeyError for a field that nobody explained."""
     key = f"{kind}.{field}" if f"{kind}.{field}" in MEANINGS else field
+    if key not in MEANINGS:
+        sys.exit(f"docs/wire_fields.py does not explain {kind}.{field}: say there what it means")
     USED.add(key)
     return MEANINGS[key]
 

@@ -72,9 +72,9 @@ class PolicyConfig(Frozen):
             return url
         url = url.rstrip("/")
         if not re.match(r"https?://[^/\s?#@]+(/[^\s?#]*)?\Z", url):
-            raise ValueError("must start with http:// or https:// and name a host, as in http://127.0.0.1:8000/v1")
+            raise ValueError("it must start with http:// or https:// and name a host, as in http://127.0.0.1:8000/v1")
         if not url.endswith("/v1"):
-            raise ValueError(f"must end in /v1, as in {url}/v1")
+            raise ValueError(f"it must end in /v1, as in {url}/v1")
         return url
 
     @field_validator("extra_body")
@@ -204,16 +204,17 @@ class Settings(Frozen):
 
 
 def one_sentence(error: ValidationError) -> str:
-    """The first fault of a pydantic error as `field: value 'x' …`."""
+    """The first fault of a pydantic error as `field is value: it must …`, in the words of the command line."""
     fault = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in fault["loc"]) or "settings"
-    reason = fault["msg"].removeprefix("Value error, ")
+    field = ".".join(str(part) for part in fault["loc"] if part != "[key]") or "settings"
+    field = "policy-url" if field == "url" else field
+    reason = fault["msg"].removeprefix("Value error, ").replace("Input should", "it must", 1)
     reason = reason[:1].lower() + reason[1:]
     if fault["type"] == "missing":
         return f"{field} is missing: give it a value"
     if fault["type"] == "extra_forbidden":
-        return f"{field} is no setting: remove it"
+        return f"{field} is unknown here: correct the name or leave it out"
     value = fault["input"]
     if isinstance(value, dict | BaseModel) or field == "api_key":
         return f"{field}: {reason}"
-    return f"{field} is {value!r}: {reason}"
+    return f"{field} is {str(value)[:200]!r}: {reason}"

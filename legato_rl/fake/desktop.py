@@ -143,7 +143,8 @@ class FakeDesktop:
         except GuestError as error:
             return f"Traceback (most recent call last):\n{error}"
         finally:
-            self._clock.sleep(min(self._hands.seconds - before, PATIENCE))
+            if self._hands.seconds > before:
+                self._clock.sleep(min(self._hands.seconds - before, PATIENCE))
         return ""
 
     def _settle(self) -> Ready:

@@ -19,7 +19,9 @@ Colour = tuple[int, int, int]
 SKY, GROUND = (42, 78, 110), (128, 172, 176)
 PANEL, INK, PAPER, EDGE = (24, 30, 40), (36, 42, 52), (244, 245, 247), (168, 176, 188)
 TITLE, WHITE, FADED = (58, 68, 86), (255, 255, 255), (112, 122, 136)
-ACCENT, ACCENT_SOFT, HOVER, GREEN = (32, 112, 184), (206, 226, 244), (230, 236, 244), (30, 132, 84)
+ACCENT, ACCENT_SOFT, HOVER = (32, 112, 184), (206, 226, 244), (230, 236, 244)
+STATUS = (FADED, (30, 132, 84), (176, 92, 24), FADED)
+"""The status line's colours: open, accepted, rejected, cancelled."""
 ARROW = ((0, 0), (0, 14), (4, 10), (7, 16), (9, 15), (7, 9), (11, 9))
 """The pointer's outline in units."""
 
@@ -93,12 +95,12 @@ def draw_window(form: Form, scene: Scene, scale: int) -> Image.Image:
     _text(draw, (8, 44), "then press Confirm.", 11, INK, scale, "lm")
     for nth, control in enumerate(OPTIONS):
         _option(draw, form, scene, nth, control, scale)
-    _text(draw, (8, 96), "Word", 11, INK, scale, "lm")
+    _text(draw, (8, 97), "Word", 11, INK, scale, "lm")
     _field(draw, form, scene, scale)
     _button(draw, "confirm", "Confirm", form, scene, scale)
     _button(draw, "cancel", "Cancel", form, scene, scale)
     draw.line((0, 148 * scale, 300 * scale, 148 * scale), fill=EDGE, width=scale)
-    _text(draw, (8, 161), form.status, 10, GREEN if form.submitted else FADED, scale, "lm")
+    _text(draw, (8, 161), form.status, 10, STATUS[form.signs().submitted], scale, "lm")
     _text(draw, (292, 161), f"{scene.actions} actions", 10, FADED, scale, "rm")
     draw.rectangle((0, 0, image.width - 1, image.height - 1), outline=TITLE, width=scale)
     return image

@@ -27,7 +27,8 @@ PATCH = 32
 
 _VISIBLE = {IDS[name]: name for name in SPECIALS[6:]}
 """Specials that are part of a text; the others vanish from it."""
-_SPLIT = re.compile("(" + "|".join(re.escape(name) for name in _VISIBLE.values()) + ")")
+_MARKS = {name: token for token, name in _VISIBLE.items()}
+_SPLIT = re.compile("(" + "|".join(re.escape(name) for name in _MARKS) + ")")
 _FORCED = 14.0
 
 
@@ -71,7 +72,7 @@ def encode(text: str) -> list[int]:
     """Text to ids. Only `<think>` and `<tool_call>` marks are read as specials; the others stay bytes."""
     ids: list[int] = []
     for piece in _SPLIT.split(text):
-        ids += [IDS[piece]] if piece in IDS else piece.encode("utf-8", "surrogatepass")
+        ids += [_MARKS[piece]] if piece in _MARKS else piece.encode("utf-8", "surrogatepass")
     return ids
 
 

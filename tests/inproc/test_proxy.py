@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from io import BytesIO
 
 import pytest
 from model_server import Answer, Body, ModelServer, completion
+from PIL import Image
 from proxy_scene import KEY, PARAMS, Scene, picture, proxy_before, scene, text
 
 from legato_rl.broker.proxy.core import SILENCE_S
@@ -18,6 +20,13 @@ from legato_rl.wire import CallFailed, CallGone, CallNeeds, CallPending, CallRep
 
 FULL = (503, {"error": {"message": "queue full", "type": "Service Unavailable"}})
 BROKEN = (500, {"error": {"message": "boom", "type": "InternalServerError"}})
+
+
+def screen(shade: int) -> bytes:
+    """A real PNG, unlike any of another shade."""
+    png = BytesIO()
+    Image.new("RGB", (64 + 32 * shade, 64), (shade, 0, 0)).save(png, "PNG")
+    return png.getvalue()
 
 
 @pytest.fixture
@@ -275,7 +284,7 @@ def test_a_rollout_on_the_bundled_server_tells_all_its_prompts() -> None:
     """Five steps that grow and then fold: each record gives back ids that have the hash of the server's own."""
     with FakePolicyServer() as url, proxy_before(url) as here:
         worker = here.worker()
-        pngs = [b"\x89PNG %d" % n for n in range(5)]
+        pngs = [screen(n) for n in range(5)]
         shots = [picture(png) for png in pngs]
         ids: list[int] = []
         for step, shot in enumerate(shots):

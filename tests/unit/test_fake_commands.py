@@ -84,7 +84,6 @@ def test_every_text_has_an_answer(action: str) -> None:
     """Whatever a model says is statements or a guest's error, never another exception."""
     try:
         found = statements(action)
-    except GuestError as error:
-        assert str(error)
-    else:
-        assert all(isinstance(statement, Call | Broken) for statement in found)
+    except GuestError:
+        found = []
+    assert all(isinstance(statement, Call | Broken) for statement in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -138,10 +139,8 @@ literals = st.recursive(
 def test_every_call_has_an_answer(name: str, args: list[Any], kwargs: dict[str, Any]) -> None:
     """Any literals to any function: done, or a guest's error; the pointer stays on the screen."""
     on = hands()
-    try:
+    with suppress(GuestError):
         on.do(Call("pyautogui", name, tuple(args), kwargs))
-    except GuestError as error:
-        assert str(error)
     assert 0 <= on.at[0] < SIZE[0]
     assert 0 <= on.at[1] < SIZE[1]
     assert on.seconds >= 0

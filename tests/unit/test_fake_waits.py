@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legato_rl.config import FakeConfig
-from legato_rl.fake.waits import Waits, long_tailed
+from legato_rl.fake.waits import WaitKind, Waits, long_tailed
 
-KINDS = ("boot", "reset", "settle", "act", "eval")
+KINDS: tuple[WaitKind, ...] = ("boot", "reset", "settle", "act", "eval")
 rollouts = st.tuples(st.integers(0, 2**63 - 1), st.text(max_size=8), st.integers(0, 99), st.integers(0, 9))
 
 
 @given(rollouts, st.lists(st.sampled_from(KINDS), max_size=30), st.randoms())
-def test_order_between_kinds_does_not_matter(rollout: tuple[int, str, int, int], asked: list[str], random: object) -> None:
+def test_order_between_kinds_does_not_matter(rollout: tuple[int, str, int, int], asked: list[WaitKind], random: object) -> None:
     """The nth wait of a kind is the same whatever else was drawn before it."""
     config = FakeConfig(reset_s=3, act_s=1, settle_s=2, eval_s=4, boot_s=5, tail=1)
     mixed, sorted_ = Waits(config, *rollout), Waits(config, *rollout)

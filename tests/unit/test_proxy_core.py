@@ -121,6 +121,12 @@ class Harness:
             assert State.QUEUED not in {call.state for call in core.calls.values()}
 
 
+def first_of(h: Harness, rollout: str) -> int:
+    """Ask a first call of `rollout`; its attempt."""
+    h.ask(call_id(rollout))
+    return h.token(rollout)
+
+
 def harness(max_inflight: int = 2, retries: int = 1, server_wait: float = 600.0) -> Harness:
     return Harness(Core(max_inflight, retries, server_wait))
 
@@ -284,6 +290,25 @@ def test_a_server_that_fails_twice_has_its_attempts_called_back() -> None:
     h.probed(False)
     assert h.aborted == set(h.air)
     assert h.core.calls["a"].state is State.QUEUED
+
+
+def test_the_late_answer_of_an_attempt_that_was_called_back_goes_nowhere() -> None:
+    """The call is in the air again by then: only its present attempt may answer it."""
+    h = harness(max_inflight=2)
+    h.ask(call_id("a"))
+    first = h.token("a")
+    h.end(first_of(h, "b"), Action.DOWN)
+    h.wait(1.0)
+    h.probed(False)
+    h.wait(1.0)
+    h.probed(True)
+    second = h.token("a")
+    assert second != first
+    h.take(h.core.completed(first, completion(h.air.pop(first)), h.now))
+    h.check()
+    assert "a" not in h.told
+    h.end(second)
+    assert isinstance(h.told["a"], CallReply)
 
 
 def test_a_rollout_that_runs_out_of_time_ends_its_running_call() -> None:

@@ -88,6 +88,19 @@ def test_an_image_seen_before_is_asked_for_again_where_a_new_message_names_it() 
     assert store.missing("r") == [sha256_hex(png)]
 
 
+def test_parts_go_once_their_prompt_is_whole() -> None:
+    """A fragment that the budget took is asked for with all its parts: none was kept beside it."""
+    store, png = Fragments(0), image(1)
+    text = message("a", png)
+    hold(store, "r", text)
+    feed(store, "r", text, png)
+    store.prompt("r")
+    store.unpin("r")
+    assert store.missing("r") == [sha256_hex(text)]
+    feed(store, "r", text)
+    assert store.missing("r") == [sha256_hex(png)]
+
+
 def test_rollouts_share_messages_and_the_last_holder_takes_them_along() -> None:
     """A system prompt is there once, until no live rollout has it in its prompt."""
     store, text = Fragments(10**6), message("system")

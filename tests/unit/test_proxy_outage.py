@@ -88,3 +88,14 @@ def test_down_is_told_before_paused() -> None:
     assert server.standing == "paused"
     server.lost("refused", 0.0)
     assert server.standing == "down"
+
+
+def test_a_straggler_of_a_server_that_is_down_proves_nothing() -> None:
+    """An answer that was on its way when the server went does not restart the wait."""
+    server = Outage(server_wait=10)
+    server.lost("refused", 0.0)
+    assert server.probe_due(8.0, in_the_air=True)
+    server.probed(True, "", 8.0)
+    server.lost("refused", 8.0)
+    server.completion(8.5)
+    assert server.gave_up(10.0)

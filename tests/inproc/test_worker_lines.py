@@ -1,0 +1,119 @@
+"""Does a worker get its completions and hand over its rows, however the proxy and the sink answer? Real sockets."""
+
+from __future__ import annotations
+
+from scripted_desktop import READY, ScriptedDesktop
+from worker_scene import KEY, reply, stage
+
+from legato_rl.canonical import sha256_hex
+from legato_rl.desktop import ActResult, DesktopFailure
+from legato_rl.records import RolloutKey, Status
+from legato_rl.wire import BlobsNeeded, CallAsk, CallNeeds, CallPending, Refused
+
+OTHER = RolloutKey(run="r1", group="g1", attempt=1, try_=0)
+
+
+def test_a_call_is_asked_again_until_it_is_answered() -> None:
+    """Without an answer, and while it is pending: the same id, without the blobs that were sent before."""
+    with stage(ScriptedDesktop()) as scene:
+        scene.give()
+        first, received = scene.call()
+        assert [blob.type for blob in first.blobs] == ["image", "message"]
+        assert [sha256_hex(data) for data in received.blobs] == [blob.sha256 for blob in first.blobs]
+        pending = CallPending(call=first.call, state="queued", queued_s=1.0, running_s=0.0, down_s=0.0, paused_s=0.0)
+        scene.tell(received, pending)
+        second, received = scene.call()
+        assert (second.call, second.messages, second.blobs) == (first.call, first.messages, [])
+        scene.tell(received, CallNeeds(call=first.call, hashes=[first.blobs[0].sha256]))
+        third, received = scene.call()
+        assert (third.call, third.blobs) == (first.call, [first.blobs[0]])
+        scene.tell(received, reply(third, "click"))
+        later = scene.answer("DONE")
+        assert (later.call.step, later.call.lease) == (1, first.call.lease)
+        assert later.call.digest != first.call.digest
+        assert later.messages[0] == first.messages[0]
+        assert {blob.sha256 for blob in later.blobs}.isdisjoint(blob.sha256 for blob in first.blobs)
+        scene.store()
+
+
+def test_an_answer_to_another_call_is_passed_over() -> None:
+    """A late reply of an earlier step is no reply to this one."""
+    with stage(ScriptedDesktop()) as scene:
+        scene.give()
+        first = scene.answer("click")
+        second, received = scene.call()
+        scene.tell(received, reply(first, "FAIL"))
+        scene.tell(received, reply(second, "DONE"))
+        row = scene.store()
+    assert [step["response"]["content"] for step in row["steps"]] == ["click", "DONE"]
+
+
+def test_a_call_that_the_proxy_refuses_fails_the_attempt() -> None:
+    """A refusal is a bug on one side: said in the row, not waited for."""
+    with stage(ScriptedDesktop()) as scene:
+        scene.give()
+        _, received = scene.call()
+        scene.tell(received, Refused(about="CallAsk", reason="params hold messages"))
+        row = scene.store(Status.ERROR)
+    assert (row["outcome"], row["error"]["type"]) == ("policy_failed", "proxy_refused")
+
+
+def test_the_sink_gets_what_it_asks_for() -> None:
+    """Blobs that it lost are sent again, then the row; a duplicate's answer ends the try as any other."""
+    with stage(ScriptedDesktop()) as scene:
+        scene.give()
+        scene.answer("DONE")
+        row, received = scene.row()
+        lost = row["final_image"]
+        del scene.blobs[lost]
+        scene.rows.send(received.peer, BlobsNeeded(key=KEY, hashes=[lost]))
+        assert scene.store(duplicate=True)["rollout_id"] == row["rollout_id"]
+        assert lost in scene.blobs
+        scene.give(OTHER)
+        scene.answer("DONE")
+        scene.store()
+
+
+def test_a_row_that_is_refused_for_good_is_accounted_for() -> None:
+    """The sink will never take it: a bare row tells that the verdict is lost, so that the attempt ends."""
+    with stage(ScriptedDesktop()) as scene:
+        scene.give(meta={"k": 1})
+        scene.answer("DONE")
+        _, received = scene.row()
+        scene.rows.send(received.peer, Refused(about="PutRow", reason="meta is odd"))
+        row = scene.store(Status.ERROR)
+    assert (row["outcome"], row["reward"], row["steps"], row["meta"]) == ("evaluator_failed", None, [], None)
+    assert row["error"] == {"kind": "env", "phase": "store", "type": "row_refused", "message": "meta is odd"}
+
+
+def test_a_failed_try_is_not_mixed_into_the_next() -> None:
+    """A call that failed leaves no screenshot without its response in the next try's prompt."""
+    broken = iter([True, False])
+
+    def act(_: str) -> ActResult:
+        if next(broken, False):
+            raise DesktopFailure("gone", "it broke")
+        return ActResult(0, "", 0.0, READY)
+
+    with stage(ScriptedDesktop(does={"act": act})) as scene:
+        scene.give()
+        scene.answer("click")
+        scene.store(Status.RETRIED)
+        scene.give(KEY.next_try())
+        ask = scene.answer("DONE")
+        assert len(ask.messages) == 1
+        assert ask.call.step == 0
+        scene.store()
+
+
+def test_calls_carry_only_their_own_blobs() -> None:
+    """Over many steps each image and message travels once to the proxy and once to the sink."""
+    sent: list[str] = []
+    with stage(ScriptedDesktop()) as scene:
+        scene.give(max_steps=6)
+        asks: list[CallAsk] = [scene.answer("click") for _ in range(6)]
+        row = scene.store()
+        sent = [blob.sha256 for ask in asks for blob in ask.blobs]
+    assert len(sent) == len(set(sent))
+    assert set(sent) | {row["final_image"]} == set(scene.blobs)
+    assert len(asks[-1].messages) == 11
