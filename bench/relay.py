@@ -25,7 +25,7 @@ CONNECTS = {"worker": ("orders", "policy", "rows"), "broker": ("rows",), "proxy"
 """Which endpoints a role connects to."""
 
 OnMessage = Callable[[str, list[bytes]], None]
-"""`on_message(connection, frames)`, before a message of a client goes on; `connection` as in `worker > sink`."""
+"""`on_message(connection, frames)`, before a message goes on; `connection` as in `worker > sink`."""
 
 
 def make_views(folder: Path, run: RunFile, tasks: list[TaskSpec]) -> dict[str, RunDir]:
@@ -82,6 +82,7 @@ class Relay(threading.Thread):
                 else:
                     line, peer = self._peers[source]
                     frames = source.recv_multipart()
+                    self._on_message(line.back, frames)
                     self.moved[line.back] += sum(map(len, frames))
                     line.front.send_multipart([peer, *frames])
 

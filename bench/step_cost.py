@@ -33,7 +33,7 @@ from legato_rl.config import DesktopConfig, FakeConfig, PolicyConfig, Settings
 from legato_rl.control import ControlClient
 from legato_rl.frames import decode
 from legato_rl.rundir import RunDir, RunFile, TaskSpec
-from legato_rl.wire import CallAsk
+from legato_rl.wire import CallAsk, CallReply
 
 STEPS = 60
 LATENCY_S, ACT_S, SETTLE_S = 0.3, 0.2, 0.2
@@ -54,13 +54,14 @@ CONFIG = {"id": "form", "instruction": "Do what the window asks.", "evaluator": 
 
 @dataclass(frozen=True)
 class Mark:
-    """What was spent when a step's model call left: CPU seconds by role, bytes by connection."""
+    """What was spent when a step's model call left: CPU seconds by role; and bytes by connection."""
 
     rollout: str
     step: int
     at: float
     cpu: dict[str, float]
     moved: Counter[str]
+    """As of the step's answer: what was sent with the call has arrived by then."""
 
 
 class Meter:
@@ -75,14 +76,15 @@ class Meter:
 
     def hear(self, connection: str, frames: list[bytes]) -> None:
         """A message is about to go on."""
+        if connection == "proxy > worker" and frames[1] == CallReply.kind:
+            self.marks[-1].moved.update(self.relay.moved)
         if connection != "worker > proxy" or frames[1] != CallAsk.kind:
             return
         ask, _ = decode(frames)
         assert isinstance(ask, CallAsk)
         if not self.marks or (self.marks[-1].rollout, self.marks[-1].step) != (ask.call.rollout, ask.call.step):
             cpu = {role: cpu_s(pid) for role, pid in self.pids.items()}
-            moved = Counter(self.relay.moved)
-            self.marks.append(Mark(ask.call.rollout, ask.call.step, time.perf_counter(), cpu, moved))
+            self.marks.append(Mark(ask.call.rollout, ask.call.step, time.perf_counter(), cpu, Counter()))
 
     def read_parts(self, path: Path) -> None:
         """Take in what the timed worker wrote: a line for each mark, in order."""

@@ -217,4 +217,4 @@ def one_sentence(error: ValidationError) -> str:
     value = fault["input"]
     if isinstance(value, dict | BaseModel) or field == "api_key":
         return f"{field}: {reason}"
-    return f"{field} is {str(value)[:200]!r}: {reason}"
+    return f"{field} is {repr(value)[:200]}: {reason}"

@@ -19,7 +19,7 @@ WAIT_S = 20.0
 
 def completion(text: str = "ok", ids: tuple[int, ...] = (7, 8), prompt: list[int] | None = None) -> Body:
     """A chat completion as vLLM writes it; `prompt` are the prompt's ids."""
-    entries = [{"token": f"t{i}", "logprob": -0.5, "bytes": None, "top_logprobs": []} for i in ids]
+    entries: list[Body] = [{"token": f"t{i}", "logprob": -0.5, "bytes": None, "top_logprobs": []} for i in ids]
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": text},

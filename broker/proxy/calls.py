@@ -65,6 +65,8 @@ class Event(str, Enum):
     EXPIRED = "expired"
     """The rollout's own time is used up."""
     CANCELLED = "cancelled"
+    MOVED_ON = "moved_on"
+    """Its worker asks for another rollout: it has one at a time, so this one is over."""
     SILENT = "silent"
     """Nobody repeated it for too long."""
     LATE = "late"
@@ -86,6 +88,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_G, Event.REPLACED): _N,
     (_G, Event.GATHERED): _Q,
     (_G, Event.CANCELLED): _N,
+    (_G, Event.MOVED_ON): _N,
     (_G, Event.SILENT): _N,
     (_G, Event.LATE): _G,
     (_Q, Event.REPEATED): _Q,
@@ -94,6 +97,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_Q, Event.ADMITTED): _R,
     (_Q, Event.EXPIRED): _F,
     (_Q, Event.CANCELLED): _N,
+    (_Q, Event.MOVED_ON): _N,
     (_Q, Event.SILENT): _N,
     (_Q, Event.LATE): _Q,
     (_P, Event.REPEATED): _P,
@@ -102,6 +106,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_P, Event.RESTED): _Q,
     (_P, Event.EXPIRED): _F,
     (_P, Event.CANCELLED): _N,
+    (_P, Event.MOVED_ON): _N,
     (_P, Event.SILENT): _N,
     (_P, Event.LATE): _P,
     (_R, Event.REPEATED): _R,
@@ -113,18 +118,21 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_R, Event.RETURNED): _Q,
     (_R, Event.EXPIRED): _F,
     (_R, Event.CANCELLED): _N,
+    (_R, Event.MOVED_ON): _N,
     (_R, Event.SILENT): _N,
     (_R, Event.LATE): _R,
     (_A, Event.REPEATED): _A,
     (_A, Event.OUTDATED): _A,
     (_A, Event.REPLACED): _N,
     (_A, Event.CANCELLED): _N,
+    (_A, Event.MOVED_ON): _N,
     (_A, Event.SILENT): _N,
     (_A, Event.LATE): _A,
     (_F, Event.REPEATED): _F,
     (_F, Event.OUTDATED): _F,
     (_F, Event.REPLACED): _N,
     (_F, Event.CANCELLED): _N,
+    (_F, Event.MOVED_ON): _N,
     (_F, Event.SILENT): _N,
     (_F, Event.LATE): _F,
 }

@@ -13,7 +13,7 @@ from legato_rl.broker.proxy.admission import Admission, Ticket
 from legato_rl.broker.proxy.calls import IN_WORK, Call, Event, State, next_state
 from legato_rl.broker.proxy.outage import Outage
 from legato_rl.policy.verdicts import Action, Verdict
-from legato_rl.prompt_ids import PromptHistory
+from legato_rl.prompt_ids import NO_HISTORY, PromptHistory
 from legato_rl.wire import CallAsk, CallFailed, CallId, CallPending, CallReply
 
 SILENCE_S = 10.0
@@ -79,24 +79,30 @@ class Core:
         self.calls: dict[str, Call] = {}
         self.retries = retries
         self.counts: Counter[str] = Counter()
-        """Late, outdated and silent events, and ends of attempts by type: for the log."""
+        """Late, outdated and silent events, and failed attempts by type: for the log."""
         self._attempts: dict[int, Call] = {}
 
     def ask(self, ask: CallAsk, peer: bytes, now: float) -> tuple[Call | None, list[Order]]:
         """The call that is held after this ask; None where the ask is outdated and gets no answer."""
         call = self.calls.get(ask.call.rollout)
-        if call is None:
-            return self._hold(Call(ask, peer, now)), []
-        event = call.event_of(ask.call)
-        if event is not Event.REPLACED:
+        event = Event.ASKED if call is None else call.event_of(ask.call)
+        if call is not None and event is Event.OUTDATED:
             call.apply(event)
             self.counts[event.value] += 1
-            if event is Event.OUTDATED:
-                return None, []
+            return None, []
+        orders = self._moved_on(ask.call.rollout, peer, now)
+        if call is not None and event is Event.REPEATED:
+            call.apply(event)
             call.peer, call.seen = peer, now
-            return call, []
-        orders = self._drop(call, event, now)
-        return self._hold(Call(ask, peer, now, before=call.history_for(ask.call))), [*orders, *self._admit(now)]
+            return call, [*orders, *self._admit(now)]
+        before = NO_HISTORY
+        if call is not None:
+            before = call.history_for(ask.call)
+            orders += self._drop(call, event, now)
+        call = Call(ask, peer, now, before=before)
+        call.apply(Event.ASKED)
+        self.calls[ask.call.rollout] = call
+        return call, [*orders, *self._admit(now)]
 
     def gathered(self, call: Call, now: float) -> list[Order]:
         """All of the call's prompt is here."""
@@ -192,10 +198,12 @@ class Core:
         spent = {f"{clock}_s": seconds for clock, seconds in ticket.spent.items()}
         return CallPending(call=call.id, state=ticket.clock, **spent)
 
-    def _hold(self, call: Call) -> Call:
-        call.apply(Event.ASKED)
-        self.calls[call.id.rollout] = call
-        return call
+    def _moved_on(self, rollout: str, peer: bytes, now: float) -> list[Order]:
+        """Forget what `peer` held before it came to `rollout`."""
+        orders: list[Order] = []
+        for call in [call for call in self.calls.values() if call.peer == peer and call.id.rollout != rollout]:
+            orders += [*self._drop(call, Event.MOVED_ON, now), Forget(call.id.rollout)]
+        return orders
 
     def _drop(self, call: Call, event: Event, now: float) -> list[Order]:
         """Let go of a call; its attempt, if one is in the air, is aborted."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from secrets import token_hex
@@ -94,7 +95,7 @@ class ProxyServer:
             if isinstance(news, Received) and news.peer:
                 self._calls.send(news.peer, Refused(about=name, reason=str(error)))
 
-    def _handle(self, news: News) -> list[Order]:
+    def _handle(self, news: News) -> Iterable[Order]:
         now = self._clock.monotonic()
         match news:
             case Tick():
@@ -117,13 +118,14 @@ class ProxyServer:
             case Received(message=other):
                 raise ValueError(f"the proxy takes no {type(other).__name__}")
 
-    def _take_ask(self, ask: CallAsk, received: Received, now: float) -> list[Order]:
+    def _take_ask(self, ask: CallAsk, received: Received, now: float) -> Iterator[Order]:
         # Checked before anything is changed, so that a refused ask has done nothing.
         check_ask(ask)
         parts = check_parts(ask.blobs, received.blobs)
         call, orders = self._core.ask(ask, received.peer, now)
+        yield from orders
         if call is None:
-            return orders
+            return
         rollout = ask.call.rollout
         if call.ask is ask:
             self._ids_refused.discard(rollout)
@@ -133,10 +135,12 @@ class ProxyServer:
             missing = self._fragments.missing(rollout)
             if missing:
                 self._calls.send(received.peer, CallNeeds(call=call.id, hashes=missing))
-                return orders
-            orders += self._core.gathered(call, now)
-        self._calls.send(received.peer, call.answer or self._core.pending(call, now))
-        return orders
+                return
+            yield from self._core.gathered(call, now)
+        if call.answer is None:
+            self._calls.send(received.peer, self._core.pending(call, now))
+        elif call.ask is not ask:
+            self._calls.send(received.peer, call.answer)
 
     def _take_end(self, ended: Ended, now: float) -> list[Order]:
         job, result = ended.job, ended.result
@@ -190,7 +194,7 @@ class ProxyServer:
         last = self._beat
         changed = last is None or (beat.state, beat.gave_up) != (last.state, last.gave_up)
         if changed and last is not None:
-            log.warning("the policy is %s %s", beat.state, beat.message)
+            log.warning("the policy is %s: %s", beat.state, beat.message or "it answers")
         if changed or now - self._beat_at >= BEAT_S:
             self._orders.send(beat)
             self._beat, self._beat_at = beat, now

@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 from supervisor.xmlrpc import SupervisorTransport
 
 from legato_rl.clock import Clock
@@ -56,6 +56,10 @@ def child_environment(key: str | None) -> dict[str, str]:
     if key is not None:
         environment[KEY_VARIABLE] = key
     return environment
+
+
+KILL_S = 5.0
+"""Seconds that killed processes get to be gone."""
 
 
 @dataclass(frozen=True)
@@ -122,21 +126,17 @@ class Supervisor:
             self.kill()
 
     def kill(self) -> None:
-        """End everything at once. The programs are in process groups of their own, so each is named."""
-        if self._process is None:
+        """End everything at once. What supervisord cannot be asked for any more ends by its own guard."""
+        if self._process is None or not self.alive():
             return
-        for state in (self.states() or {}).values():
-            if state.pid:
-                _kill_group(state.pid)
-        _kill_group(self._process.pid)
+        family = [psutil.Process(self._process.pid)]
+        with suppress(psutil.NoSuchProcess):
+            family = family[0].children(recursive=True) + family
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         self._process.wait()
-
-
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+        psutil.wait_procs(family, timeout=KILL_S)
 
 
 def log_tail(path: Path, lines: int = 5) -> str:

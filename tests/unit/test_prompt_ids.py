@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from legato_rl.canonical import sha256_hex
@@ -47,7 +47,7 @@ def rollouts(draw: st.DrawFn) -> list[tuple[list[int], list[str], list[int]]]:
     return steps
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rollouts())
 def test_rebuild_is_the_inverse(steps: list[tuple[list[int], list[str], list[int]]]) -> None:
     """Whatever the prompts were, the records give back their ids, and every image named lies on a run of one id."""
@@ -63,7 +63,7 @@ def test_rebuild_is_the_inverse(steps: list[tuple[list[int], list[str], list[int
         full = ids + response
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 3)), st.lists(st.integers(0, 3)))
 def test_keep_is_the_longest_common_prefix(before: list[int], ids: list[int]) -> None:
     """Without images, `keep` is as long as the two lists agree, and no longer."""

@@ -6,7 +6,7 @@ import base64
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from legato_rl.broker.proxy.fragments import Fragments, check_parts
@@ -157,7 +157,7 @@ def test_a_bad_blob_is_refused(names: list[BlobName], blobs: list[bytes], says: 
         check_parts(names, blobs)
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), st.integers(0, 2000))
 def test_random_prompts_are_always_gathered_and_leave_nothing_behind(data: st.DataObject, budget: int) -> None:
     """Whatever the budget, folding and sharing: sending what is missing makes a prompt whole, and forgetting empties."""

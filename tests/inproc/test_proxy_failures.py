@@ -1,0 +1,131 @@
+"""What does the proxy's shell do about a server that is full, slow, broken or gone?"""
+
+from __future__ import annotations
+
+import pytest
+from model_server import Answer, Body, ModelServer, completion
+from proxy_scene import KEY, scene, text
+
+from legato_rl.wire import CallFailed, CallPending, CallReply
+
+FULL = (503, {"error": {"message": "queue full", "type": "Service Unavailable"}})
+BROKEN = (500, {"error": {"message": "boom", "type": "InternalServerError"}})
+
+
+def test_a_full_queue_lets_others_go_on_and_spends_no_retry() -> None:
+    """503 beside a healthy /health: asked again until there is room."""
+    refusals = iter([FULL, FULL])
+
+    def script(body: Body) -> Answer:
+        busy = body["messages"][0]["content"] == "busy"
+        return next(refusals, (200, completion())) if busy else (200, completion())
+
+    with scene(ModelServer(script), {"retries": 0}, desktops=1) as here:
+        one, two = here.worker(), here.worker()
+        one.ask(messages=(text("busy"),))
+        here.server.wait_request()
+        two.ask(rollout="r:g:1:0")
+        two.hear(CallReply)
+        reply = one.hear(CallReply)
+        assert reply.model.attempts == 3
+        assert reply.model.queued_s >= 1.5
+
+
+def test_a_server_that_goes_down_is_waited_for() -> None:
+    """Refused connections: the proxy says so, asks again when it is back, and spends no retry."""
+    with scene(ModelServer(), {"retries": 0}) as here:
+        worker = here.worker()
+        here.server.stop()
+        worker.ask()
+        beat = here.beat(lambda beat: beat.state == "down")
+        assert "refuse" in beat.message.lower()
+        worker.ask()
+        assert worker.hear(CallPending, lambda pending: pending.state == "down").running_s < 5
+        here.server.start()
+        assert here.beat(lambda beat: beat.state == "up").message == ""
+        assert worker.hear(CallReply).model.attempts >= 2
+
+
+def test_a_connection_cut_in_the_middle_is_no_answer_and_no_retry() -> None:
+    """A server that dies under a call and comes back answers that call after all."""
+    with scene(ModelServer(), {"retries": 0}) as here:
+        worker = here.worker()
+        here.server.hold()
+        worker.ask()
+        here.server.wait_request()
+        here.server.stop()
+        here.beat(lambda beat: beat.state == "down")
+        here.server.let_go()
+        here.server.start()
+        worker.hear(CallReply)
+
+
+def test_a_server_that_stays_down_is_given_up() -> None:
+    """After --server-wait the beat says so; the call itself stays, for a run that is resumed or not."""
+    with scene(ModelServer(), {"server_wait": 0.5}) as here:
+        here.server.stop()
+        here.worker().ask()
+        assert here.beat(lambda beat: beat.gave_up).state == "down"
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_failures_of_a_healthy_server_spend_retries(retries: int) -> None:
+    """--retries 1 is two attempts, then the cause is told."""
+    with scene(ModelServer(lambda body: BROKEN), {"retries": retries}) as here:
+        worker = here.worker()
+        worker.ask()
+        failed = worker.hear(CallFailed)
+        assert failed.type == "server_error"
+        assert len(here.server.bodies) == retries + 1
+
+
+def test_an_attempt_that_takes_too_long_is_ended_and_counts_as_a_retry() -> None:
+    """--step-timeout bounds one attempt."""
+    with scene(ModelServer(), {"retries": 0, "step_timeout": 0.3}) as here:
+        worker = here.worker()
+        here.server.hold()
+        worker.ask()
+        assert worker.hear(CallFailed).type == "timeout"
+        assert here.server.hung_up.wait(20)
+
+
+def test_a_rollout_out_of_time_has_its_running_call_ended() -> None:
+    """The call fails with the rollout's time-out, and the server sees the hang-up."""
+    with scene(ModelServer()) as here:
+        worker = here.worker()
+        here.server.hold()
+        worker.ask(deadline_s=0.3)
+        assert worker.hear(CallFailed).type == "rollout_timeout"
+        assert here.server.hung_up.wait(20)
+
+
+def test_a_server_that_refuses_ids_is_asked_without_and_remembered() -> None:
+    """Logprobs and tokens alone are kept then; later calls do not ask for ids again."""
+
+    def script(body: Body) -> Answer:
+        if "return_token_ids" in body:
+            return 400, {"object": "error", "message": "return_token_ids: Extra inputs are not permitted", "code": 400}
+        answer = completion()
+        del answer["choices"][0]["token_ids"], answer["prompt_token_ids"]
+        return 200, answer
+
+    with scene(ModelServer(script)) as here:
+        worker = here.worker()
+        worker.ask()
+        reply = worker.hear(CallReply)
+        assert (reply.prompt, reply.response.token_ids, reply.response.tokens) == (None, None, ["t7", "t8"])
+        assert "return_token_ids" not in reply.params
+        worker.ask(step=1, digest="e")
+        worker.hear(CallReply)
+        assert ["return_token_ids" in body for body in here.server.bodies] == [True, False, False]
+
+
+def test_a_refused_key_fails_at_once_and_is_not_told() -> None:
+    """A 401 is never asked again; a server that quotes the key back is not passed on (the scene looks for it)."""
+    with scene(ModelServer(lambda body: (401, {"error": f"bad key {KEY}"}))) as here:
+        worker = here.worker()
+        worker.ask()
+        failed = worker.hear(CallFailed)
+        assert failed.type == "key_refused"
+        assert KEY not in failed.message
+        assert len(here.server.bodies) == 1
