@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+
+from legato_rl.errors import ConfigError
 
 KEY_VARIABLE = "LEGATO_POLICY_KEY"
 """The one variable that holds the model server's key; only the proxy is started with it."""
@@ -49,7 +52,13 @@ def control_socket(sockets: Path) -> Path:
 
 
 def render(run_dir: Path, sockets: Path, logs: Path, scripts: Path, desktops: int, folder: Path) -> str:
-    """supervisord.conf for one run. `scripts` holds the console scripts, `folder` is where the programs start."""
+    """supervisord.conf for one run. `scripts` holds the console scripts, `folder` is where the programs start.
+
+    ConfigError for a path that the format cannot hold: it knows no quoting.
+    """
+    for path in (run_dir, sockets, logs, scripts, folder):
+        if re.search(r"\s[;#]|[\r\n]", str(path)):
+            raise ConfigError(f"the folder {str(path)!r} cannot be used: supervisord reads none with ' ;', ' #' or a line end")
     return "\n".join(
         [_head(sockets, logs, desktops), *(_program(p, run_dir, logs, scripts, folder) for p in programs(desktops))]
     )
@@ -110,5 +119,5 @@ stdout_logfile_backups = 3
 
 
 def _escape(text: Path | str) -> str:
-    """supervisord expands `%` and takes `;` after a space for a comment."""
+    """supervisord expands `%`."""
     return str(text).replace("%", "%%")

@@ -61,11 +61,10 @@ def claim_folder(out: Path) -> RunDir:
 
 def release_folder(folder: RunDir, existed: bool) -> None:
     """Take back what claim_folder made, where nothing was started."""
-    for path in (folder.images, folder.messages):
+    for file in (folder.run_file, folder.tasks, folder.supervisord_conf, *folder.logs.iterdir()):
+        file.unlink(missing_ok=True)
+    for path in (folder.images, folder.messages, folder.logs):
         path.rmdir()
-    for log in folder.logs.iterdir():
-        log.unlink()
-    folder.logs.rmdir()
     if not existed:
         folder.root.rmdir()
 
@@ -94,8 +93,8 @@ def write_run(folder: RunDir, settings: Settings, tasks: list[TaskSpec], engine:
         sockets=sockets,
         engine=engine,
     )
-    folder.write_tasks(tasks)
     conf = render(folder.root, sockets, folder.logs, scripts_folder(), settings.desktops, Path.cwd())
     folder.supervisord_conf.write_text(conf)
+    folder.write_tasks(tasks)
     folder.write_run(run)
     return run

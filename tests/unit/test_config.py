@@ -74,7 +74,7 @@ def test_a_url_that_cannot(url: str, said: str) -> None:
 )
 def test_a_policy_number_that_is_wrong(field: str, value: object) -> None:
     """Out of its range, not finite, or no number."""
-    assert refusal(PolicyConfig, "fake", "m", **{field: value}).startswith(f"{field} is {str(value)!r}: ")
+    assert refusal(PolicyConfig, "fake", "m", **{field: value}).startswith(f"{field} is {value!r}: ")
 
 
 @pytest.mark.parametrize(
@@ -96,18 +96,18 @@ def test_a_policy_number_that_is_wrong(field: str, value: object) -> None:
 )
 def test_a_run_setting_that_is_wrong(field: str, value: object) -> None:
     """As for the policy's."""
-    assert refusal(Settings, policy=POLICY, **{field: value}).startswith(f"{field} is {str(value)!r}: ")
+    assert refusal(Settings, policy=POLICY, **{field: value}).startswith(f"{field} is {value!r}: ")
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"fake": {"fail_reset": 2}}, "fake.fail_reset is '2': "),
+        ({"fake": {"fail_reset": 2}}, "fake.fail_reset is 2: "),
         ({"fake": {"act_s": "-1"}}, "fake.act_s is '-1': "),
         ({"fake": {"nonsense": 1}}, "fake.nonsense is unknown here: correct the name or leave it out"),
         ({"deadlines": {"lunch": 1}}, "deadlines.lunch"),
-        ({"deadlines": {"act": 0}}, "deadlines.act is '0': "),
-        ({"screen_size": (10, 10)}, "screen_size.0 is '10': "),
+        ({"deadlines": {"act": 0}}, "deadlines.act is 0: "),
+        ({"screen_size": (10, 10)}, "screen_size.0 is 10: "),
         ({"ready_signal": False}, "fixed_wait is missing"),
         ({"fixed_wait": 2.0}, "fixed_wait has no effect with the ready signal on"),
         ({"backends": "fake"}, "backends is unknown here: correct the name or leave it out"),
