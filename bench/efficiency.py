@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections import Counter
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,15 @@ def seconds(moment: str) -> float:
     return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
 
 
+def handovers(rows: list[dict[str, Any]]) -> list[float]:
+    """Seconds from the end of a try to the start of the next on its desktop: stored, told, assigned, begun."""
+    by_desktop: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if row["started_at"]:
+            by_desktop.setdefault(row["desktop"], []).append((seconds(row["started_at"]), seconds(row["ended_at"])))
+    return [after[0] - before[1] for tries in by_desktop.values() for before, after in pairwise(sorted(tries))]
+
+
 class Courses:
     """The courses of a run's attempts, each played once."""
 
@@ -155,6 +165,7 @@ def compare(folder: RunDir, spent: dict[str, float]) -> dict[str, Any]:
         "rows_simulated": dict(sorted(as_it_was.statuses.items())),
         "courses_agree": f"{sum(c.agrees(r) for r, c in zip(graded, played, strict=True))} of {len(graded)}",
         "rollout_over_its_waits": round(statistics.median(longer), 4),
+        "handover_ms": round(1000 * statistics.median(handovers(rows)), 1),
         "rollout_waits_s": round(statistics.median(course.seconds for course in played), 2),
     }
 

@@ -42,6 +42,8 @@ class Core:
     reason: str = ""
     rows: Counter[str] = field(default_factory=Counter)
     proxy: ProxyBeat | None = None
+    sink_trouble: str = ""
+    """Why the sink cannot write now; nothing is handed out meanwhile."""
     feed_last: int = 0
     """Number of the last row taken in."""
     changes: list[HealthChange] = field(default_factory=list)
@@ -88,7 +90,7 @@ class Core:
             # A key that the worker saw stored is never assigned again, though the feed may not have told it yet.
             key = worker.expected if worker.expected != beat.stored else None
             assignment = self._assignment(key) if key else None
-            leave = self.state in ("finished", "stopped")
+            leave = self.state in ("finished", "stopped") or worker.out is not None
             return Order(boot=beat.boot, assign=assignment, rebuild=worker.rebuild, leave=leave)
         if holding.key != worker.expected:
             return Order(boot=beat.boot, held=holding.key, drop=True, rebuild=worker.rebuild)
@@ -105,6 +107,7 @@ class Core:
         repeat changes nothing, since the shell asks again from `feed_last`.
         """
         self._sink_heard = now
+        self.sink_trouble = feed.trouble
         closed_before = self._closed()
         for row in feed.rows:
             if row.n == self.feed_last + 1:
@@ -188,6 +191,7 @@ class Core:
             and worker.expected is None
             and worker.beat.holds is None
             and not worker.silent
+            and not self.sink_trouble
             and self._loaded
             and now >= self._open_at
             and now - self._sink_heard < SINK_SILENT_S

@@ -30,6 +30,8 @@ class Worker:
     rebuilds: int = 0
     rebuild: int = 0
     build_failures: int = 0
+    passed: bool = False
+    """Whether a desktop of this process ever passed its self-check."""
     out: str | None = None
     """Why the desktop takes no more work; None while it does."""
 
@@ -56,14 +58,16 @@ class Roster:
         worker = self.workers.get(beat.worker)
         if worker is None:
             worker = self.workers[beat.worker] = Worker(beat.worker, beat, now)
-        lost = None
+        lost, changes = None, []
         if worker.beat.boot != beat.boot:
             # A new process: what the old one held is lost, and it knows nothing of what that was told.
             lost, worker.expected = worker.expected, None
-            worker.rebuild = 0
-            worker.build_failures = 0
+            worker.rebuild = worker.build_failures = 0
+            if not worker.passed and worker.out is None:
+                changes += self._failed_rebuild(worker, "its process ended before the desktop passed its self-check")
+            worker.passed = False
         worker.beat, worker.heard_at, worker.silent = beat, now, False
-        changes = []
+        worker.passed = worker.passed or beat.ready or beat.holds is not None
         while worker.build_failures < beat.build_failures and worker.out is None:
             worker.build_failures += 1
             changes += self._failed_rebuild(worker, f"the desktop did not pass its self-check: {beat.message}")

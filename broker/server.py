@@ -183,6 +183,7 @@ class BrokerServer:
             desktops=core.desktop_counts(),
             policy=proxy.state if proxy else "unknown",
             policy_message=proxy.message if proxy else "",
+            sink_message=core.sink_trouble,
             queued=proxy.queued if proxy else 0,
             running=proxy.running if proxy else 0,
         )

@@ -113,6 +113,8 @@ MEANINGS: dict[str, str] = {
     "attempts_ended": "attempts that have their final row",
     "policy": "how the model server stands; `unknown` until the proxy said so",
     "policy_message": "why it is down; else empty",
+    "sink_message": "why rows and blobs cannot be written now; else empty",
+    "trouble": "why rows and blobs cannot be written now; else empty",
     "lease": "random, drawn by the worker when it begins the try",
     "step": "which step of the try, from 0",
     "past_actions": "only the grading or the storing is left",

@@ -95,7 +95,8 @@ def _program(program: Program, run_dir: Path, logs: Path, scripts: Path, folder:
         command = ["/usr/bin/env", "-u", KEY_VARIABLE, *command]
     many = program.name == "worker"
     process_name = f"{program.name}-%(process_num)03d" if many else program.name
-    log = _escape(logs) + f"/{process_name}.log"
+    # supervisord expands this value twice (process_name is replaced the first time).
+    log = _escape(_escape(logs)) + f"/{process_name}.log"
     return f"""[program:{program.name}]
 command = {_escape(shlex.join(command))}
 process_name = {process_name}
@@ -104,7 +105,7 @@ directory = {_escape(folder)}
 priority = {program.priority}
 autostart = true
 autorestart = unexpected
-exitcodes = {','.join(map(str, EXPECTED_EXITS))}
+exitcodes = {",".join(map(str, EXPECTED_EXITS))}
 startsecs = {START_S}
 startretries = {START_TRIES}
 stopsignal = TERM

@@ -225,10 +225,11 @@ class FeedAsk(Message):
 
 
 class Feed(Message):
-    """sink -> broker: consecutive rows, and `last`, the number of the last row in the file."""
+    """sink -> broker: consecutive rows, `last`, the number of the file's last row, and `trouble`, why it cannot write now."""
 
     rows: list[FeedRow]
     last: int
+    trouble: str = ""
 
 
 class PutDesktopEvent(Message):
@@ -277,6 +278,7 @@ class RunStatus(Message):
     """Live desktops by phase, and `out`."""
     policy: Literal["up", "down", "paused", "unknown"]
     policy_message: str
+    sink_message: str
     queued: int
     running: int
 

@@ -61,7 +61,8 @@ class Sink:
         self._events: set[str] = set()
         self.store = Store(run, self.index.replay, self._replay_event)
         self._subscribers: dict[bytes, None] = {}
-        self._refusing = False
+        self._trouble = ""
+        """Why the folder cannot be written, while it cannot."""
 
     def _replay_event(self, event: dict[str, Any]) -> None:
         self._events.add(str(event.get("id")))
@@ -82,9 +83,9 @@ class Sink:
         except OSError as error:
             reason = explain(self._run.root, error)
             answer = Refused(about=kind, reason=reason, again=True)
-            if not self._refusing:
+            if not self._trouble:
                 log.error("%s", reason)
-            self._refusing = True
+            self._trouble = reason
         server.send(received.peer, answer)
 
     def _answer(self, server: Server, received: Received) -> Message:
@@ -98,8 +99,10 @@ class Sink:
             return self._put_row(server, message)
         if isinstance(message, FeedAsk):
             self._subscribe(received.peer)
+            if self._trouble and self.store.can_write():
+                self._writable()
             rows = self.index.after(message.after, min(message.limit, FEED_LIMIT))
-            return Feed(rows=rows, last=self.index.last)
+            return Feed(rows=rows, last=self.index.last, trouble=self._trouble)
         if isinstance(message, PutDesktopEvent):
             return self._put_event(message)
         raise WireError(f"the kind {message.kind.decode()} is not for a sink: see docs/protocol.md")
@@ -137,9 +140,9 @@ class Sink:
             del self._subscribers[next(iter(self._subscribers))]
 
     def _writable(self) -> None:
-        if self._refusing:
+        if self._trouble:
             log.info("%s can be written again", self._run.root)
-        self._refusing = False
+        self._trouble = ""
 
 
 def serve(sink: Sink, server: Server, quit_: Quit) -> None:

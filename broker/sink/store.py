@@ -23,6 +23,9 @@ from legato_rl.wire import BlobName
 
 from .lines import Lines
 
+TRIAL_BYTES = 2**20
+"""What is written to find out whether a full disk has room again: about a screenshot."""
+
 OnLine = Callable[[dict[str, Any]], None]
 
 
@@ -132,6 +135,17 @@ class Store:
     def append_event(self, event: dict[str, Any]) -> None:
         """Append `event` to desktops.jsonl."""
         self.events.append(event)
+
+    def can_write(self) -> bool:
+        """Whether a blob of ordinary size could be written now; tried, and taken back."""
+        part = _part(self._run.images)
+        try:
+            part.write_bytes(bytes(TRIAL_BYTES))
+        except OSError:
+            return False
+        finally:
+            part.unlink(missing_ok=True)
+        return True
 
     def _path(self, type_: str, sha256: str) -> Path:
         return self._run.image(sha256) if type_ == "image" else self._run.message(sha256)

@@ -49,5 +49,7 @@ def _print(report: ProbeReport) -> None:
         table.add_row(name, _MARKS[row.state], row.value, row.remedy)
     console = Console()
     console.print(table)
-    verdict = "ready to train from" if report.trainable else "not ready: training needs the rows marked * that are not ok"
+    verdict = (
+        "ready to train from" if report.trainable else "not ready: training needs the rows marked * that are missing or unknown"
+    )
     console.print(verdict)

@@ -66,7 +66,14 @@ class Display:
             self._live.update(self._panel(status))
             return
         now = self._clock.monotonic()
-        told = (status.groups.closed, status.groups.short, status.state, status.policy, status.desktops.get("out"))
+        told = (
+            status.groups.closed,
+            status.groups.short,
+            status.state,
+            status.policy,
+            status.desktops.get("out"),
+            status.sink_message,
+        )
         if told != self._told or now - self._told_at >= LINE_S:
             self._told, self._told_at = told, now
             self._console.print(self._line(status), highlight=False, soft_wrap=True)
@@ -104,6 +111,8 @@ class Display:
         table.add_row("desktops", _counts(status.desktops))
         table.add_row("policy", _policy(status))
         table.add_row("pace", f"{per_hour:,.0f} rollouts per hour, {_duration(left)} left")
+        if status.sink_message:
+            table.add_row("storage", Text(f"waiting: {status.sink_message}", style="red"))
         if status.state != "running":
             table.add_row(status.state, status.reason)
         return Group(self._bar, table)
@@ -119,6 +128,8 @@ class Display:
             f"policy {_policy(status)}",
             f"{per_hour:,.0f}/h, {_duration(left)} left",
         ]
+        if status.sink_message:
+            parts.append(f"storage waiting: {status.sink_message}")
         if status.state != "running":
             parts.append(f"{status.state} {status.reason}".strip())
         return " | ".join(parts)

@@ -51,6 +51,7 @@ def claim_folder(out: Path) -> RunDir:
             what = "it holds a run" if (out / "run.json").exists() else "it is not empty"
             raise ConfigError(f"out is {str(out)!r}: {what}, and a run is never overwritten; name a new or empty folder")
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        out.chmod(0o700)
         folder = RunDir(out.resolve())
         for path in (folder.images, folder.messages, folder.logs):
             path.mkdir(mode=0o700)

@@ -104,7 +104,11 @@ def test_a_full_disk_is_refused_and_the_sink_stays_up(run: RunDir) -> None:
             assert isinstance(refused, Refused)
             assert "cannot be written (File too large)" in refused.reason
         assert list(run.messages.iterdir()) == []
+        assert refused.again
+        told = asker.ask(FeedAsk(after=1), Feed)
+        assert told.trouble == refused.reason
         resource.prlimit(sink.process.pid, resource.RLIMIT_FSIZE, limit)
+        assert asker.ask(FeedAsk(after=1), Feed).trouble == ""
         assert isinstance(asker.put(message), BlobsStored)
         resource.prlimit(sink.process.pid, resource.RLIMIT_FSIZE, (len(before) + 2000, limit[1]))
         assert isinstance(asker.row(row), Refused)

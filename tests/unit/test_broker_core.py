@@ -190,6 +190,25 @@ def test_builds_that_fail_put_a_desktop_out() -> None:
     assert [change.event for change in core.changes] == ["rebuilt", "rebuilt", "rebuilt", "out"]
 
 
+def test_boots_that_end_the_process_put_a_desktop_out() -> None:
+    """A boot that takes its process down is a failed build too; then the worker is told to leave."""
+    core = make_core()
+    feed(core)
+    for i in range(6):
+        order = core.beat(beat(boot=f"boot-{i}", ready=False, built=0, phase="booting"), float(i))
+    assert [change.event for change in core.changes] == ["rebuilt", "rebuilt", "rebuilt", "out"]
+    assert order.leave
+
+
+def test_a_full_disk_pauses_the_handing_out() -> None:
+    """While the sink says that it cannot write, nobody gets a new try; then work goes on at once."""
+    core = make_core()
+    core.feed(Feed(rows=[], last=0, trouble="full"), 0.0)
+    assert core.beat(beat(), 0.0).assign is None
+    (order,) = feed(core)
+    assert order.assign is not None  # type: ignore[attr-defined]
+
+
 def test_the_run_stops_when_most_tries_fail_on_the_desktop() -> None:
     """More than half of the last 20 tries: stopped, resumable, with the figure in the reason."""
     core = make_core(groups=40, group=1, env_retries=0, desktops=40)

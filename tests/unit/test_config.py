@@ -36,7 +36,7 @@ def test_a_url_that_can_be_used(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("http://127.0.0.1:8000", "policy-url is 'http://127.0.0.1:8000': must end in /v1, as in http://127.0.0.1:8000/v1"),
+        ("http://127.0.0.1:8000", "policy-url is 'http://127.0.0.1:8000': it must end in /v1, as in http://127.0.0.1:8000/v1"),
         ("http://h/v1/chat/completions", "must end in /v1"),
         ("127.0.0.1:8000/v1", "must start with http:// or https:// and name a host"),
         ("ftp://h/v1", "must start with http://"),

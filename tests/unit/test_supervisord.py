@@ -12,7 +12,7 @@ from supervisor.options import ServerOptions, expand
 from legato_rl.supervisord import KEY_VARIABLE, control_socket, programs, render
 
 ROLES = ("sink", "proxy", "broker", "worker")
-AWKWARD = Path("/tmp/100% of; it/%(here)s 'quoted'")
+AWKWARD = Path("/tmp/100% of; it/%(x)s 'quoted'")
 
 
 def conf(run_dir: Path = Path("/r/un"), desktops: int = 3, folder: Path = Path("/some/where")) -> str:
@@ -72,7 +72,8 @@ def test_awkward_paths_arrive_as_they_are(run_dir: Path) -> None:
         section = parser[f"program:{role}"]
         values = {"process_num": 1}
         assert expand(section["directory"], {"here": "/wrong"}, "directory") == str(run_dir)
-        assert expand(section["stdout_logfile"], values, "log").startswith(f"{run_dir}/logs/{role}")
+        twice = expand(expand(section["stdout_logfile"], values, "log"), values, "log")
+        assert twice.startswith(f"{run_dir}/logs/{role}"), "supervisord expands a log's name twice"
 
 
 def test_supervisord_itself_accepts_it(tmp_path: Path) -> None:
@@ -90,6 +91,8 @@ def test_supervisord_itself_accepts_it(tmp_path: Path) -> None:
         for config in groups[role].process_configs:
             assert shlex.split(config.command)[-1] == str(run_dir)
             assert config.exitcodes == [0, 2]
+            assert config.stdout_logfile == f"{run_dir}/logs/{config.name}.log"
+            assert config.directory == str(tmp_path)
             assert config.stopasgroup
             assert config.killasgroup
     assert options.server_configs[0]["file"] == str(control_socket(tmp_path))

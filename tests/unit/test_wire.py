@@ -109,6 +109,7 @@ EXAMPLES: list[Message] = [
         desktops={"policy": 3, "out": 1},
         policy="up",
         policy_message="",
+        sink_message="",
         queued=0,
         running=3,
     ),

@@ -1,0 +1,135 @@
+"""What does a person see while a run runs? Lines where it is no terminal, a panel where it is, nothing when quiet."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driven_clock import DrivenClock
+from rich.console import Console
+from rich.live import Live
+from worker_scene import run_file
+
+from legato_rl.cli.progress import LINE_S, Display, progress
+from legato_rl.wire import GroupCounts, RunStatus
+
+SUMMARY: dict[str, Any] = {
+    "groups": {"asked": 4, "closed": 3, "short": 1, "open": 0, "flat": 0},
+    "rewards": {"asked": 16, "usable": 14, "mean": 0.625, "success_rate": 0.5},
+    "notices": ["desktops are out: worker-001"],
+}
+
+
+def status(closed: int = 1, **changes: Any) -> RunStatus:
+    """Where a run of four groups stands."""
+    fields: dict[str, Any] = {
+        "id": "x",
+        "state": "running",
+        "reason": "",
+        "groups": GroupCounts(total=4, closed=closed, short=0, open=4 - closed),
+        "rows": {"ok": 4, "retried": 1},
+        "attempts_total": 16,
+        "attempts_ended": 4,
+        "desktops": {"act": 2, "policy": 1},
+        "policy": "up",
+        "policy_message": "",
+        "sink_message": "",
+        "queued": 3,
+        "running": 5,
+    }
+    return RunStatus(**(fields | changes))
+
+
+def display(clock: DrivenClock, quiet: bool = False) -> tuple[Display, io.StringIO]:
+    """A display that writes plain lines, and what it wrote."""
+    out = io.StringIO()
+    return Display(Console(file=out, width=60), None, quiet, clock), out
+
+
+def test_the_plain_lines_of_a_run() -> None:
+    """A line tells groups, attempts, rollouts by status, desktops by phase, the policy, the pace and what is left."""
+    clock = DrivenClock()
+    shown, out = display(clock)
+    shown.start(run_file(Path("/x")).model_copy(update={"engine": {"notices": ["the server returns no token ids"]}}))
+    clock.sleep(60)
+    shown.show(status())
+    first, note, line = out.getvalue().splitlines()
+    assert first == "r1: 4 desktops (fake), policy m v1 at fake"
+    assert note == "note: the server returns no token ids"
+    assert line == (
+        "groups 1/4 closed | attempts 4/16 | rollouts 4 ok, 1 retried | desktops 2 act, 1 policy | "
+        "policy up, 5 running, 3 queued | 240/h, 3:00 left"
+    )
+
+
+def test_a_line_comes_when_something_happened_or_time_passed() -> None:
+    """Not at each look: a log of a day must stay readable."""
+    clock = DrivenClock()
+    shown, out = display(clock)
+    looks = [(status(), 1), (status(rows={"ok": 5}), 1), (status(closed=2), 2), (status(closed=2), 2)]
+    for now, lines in looks:
+        shown.show(now)
+        assert len(out.getvalue().splitlines()) == lines
+    clock.sleep(LINE_S)
+    shown.show(status(closed=2))
+    shown.show(status(closed=2, desktops={"act": 1, "out": 1}))
+    shown.show(status(closed=2, policy="down", policy_message="connection refused"))
+    shown.show(status(closed=2, sink_message="no space left"))
+    shown.show(status(closed=2, state="stopping", reason="interrupted"))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 7
+    assert "1 act, 1 out" in lines[3]
+    assert "policy down connection refused" in lines[4]
+    assert lines[5].endswith("| storage waiting: no space left")
+    assert lines[6].endswith("| stopping interrupted")
+
+
+def test_the_end_says_what_came_of_it() -> None:
+    """Groups, usable rollouts, mean reward, the folder, and what must be known; also without any reward."""
+    shown, out = display(DrivenClock())
+    shown.end(SUMMARY, Path("runs/step-41"))
+    assert out.getvalue().splitlines() == [
+        "3 of 4 groups closed, 14 usable rollouts, mean reward 0.62; written to runs/step-41",
+        "note: desktops are out: worker-001",
+    ]
+    shown, out = display(DrivenClock())
+    shown.end({**SUMMARY, "rewards": {**SUMMARY["rewards"], "usable": 0, "mean": None}, "notices": []}, Path("x"))
+    assert out.getvalue() == "3 of 4 groups closed, 0 usable rollouts; written to x\n"
+
+
+def test_quiet_is_quiet() -> None:
+    """No line, whatever happens."""
+    shown, out = display(DrivenClock(), quiet=True)
+    shown.start(run_file(Path("/x")))
+    shown.show(status())
+    shown.show(status(closed=4, state="finished"))
+    assert out.getvalue() == ""
+
+
+def test_the_panel_of_a_terminal() -> None:
+    """The same facts, drawn in place; nothing yet is said as such."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=100, color_system=None)
+    with Live(console=console, auto_refresh=False) as live:
+        shown = Display(console, live, False, DrivenClock())
+        shown.show(status(attempts_ended=0, rows={}))
+        live.refresh()
+        assert "none yet" in out.getvalue()
+        assert "unknown time left" in out.getvalue()
+        shown.show(status(state="stopping", reason="interrupted"))
+        live.refresh()
+    text = out.getvalue()
+    for fact in ("1 closed, 0 short, 3 open", "4 ok", "2 act, 1 policy", "up, 5 running, 3 queued", "4/16", "interrupted"):
+        assert fact in text
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_no_panel_where_stderr_is_no_terminal(capsys: pytest.CaptureFixture[str], quiet: bool) -> None:
+    """Plain lines on stderr; stdout stays free for the summary."""
+    with progress(quiet) as shown:
+        shown.show(status())
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert ("groups 1/4 closed" in captured.err) == (not quiet)
