@@ -131,7 +131,8 @@ class Supervisor:
             return
         family = [psutil.Process(self._process.pid)]
         with suppress(psutil.NoSuchProcess):
-            family = family[0].children(recursive=True) + family
+            # supervisord first: it would start again what ends before it.
+            family += family[0].children(recursive=True)
         for process in family:
             with suppress(psutil.NoSuchProcess):
                 process.kill()

@@ -206,8 +206,10 @@ def test_every_attempt_counts_under_close_all(tmp_path: Path) -> None:
     """Rollouts that use up --rollout-timeout are graded as truncated; none is surplus, cancelled or skipped."""
     out = tmp_path / "run"
     options = ("--close", "all", "--group", 2, "--oversample", 1, "--desktops", 4, "--rollout-timeout", 0.6)
-    with collect(out, tasks_file(tmp_path, "a"), *options, "--fake", "act_s=0.25", "--seed", 1) as cli:
+    quiet = ("--quiet", "--json")
+    with collect(out, tasks_file(tmp_path, "a"), *options, *quiet, "--fake", "act_s=0.25", "--seed", 1) as cli:
         assert cli.end() == ExitCode.DONE, cli.output
+        assert json.loads(cli.output) == json.loads(RunDir(out).summary.read_bytes()), "and nothing else is said"
     rows = check_accounts(out)
     counts = Counter(row["status"] for row in rows)
     assert counts["truncated"] >= 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from pathlib import Path
 
 import psutil
@@ -60,6 +61,23 @@ def test_the_second_ctrl_c_is_immediate(tmp_path: Path) -> None:
         assert "Traceback" not in cli.output
     check_nothing_is_left(out, below, seconds=1.0)
     assert check_accounts(out, finished=False) == []
+
+
+def test_ctrl_c_before_anything_started(tmp_path: Path) -> None:
+    """While a server that never answers is asked: exit code 130, no folder, no process."""
+    out = tmp_path / "run"
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        mute.settimeout(PATIENCE_S)
+        options = policy_at(f"http://127.0.0.1:{mute.getsockname()[1]}/v1")
+        with collect(out, tasks_file(tmp_path, "a"), *options) as cli:
+            connection, _ = mute.accept()
+            with connection:
+                below = cli.below()
+                cli.process.send_signal(signal.SIGINT)
+                assert cli.end(seconds=10.0) == ExitCode.INTERRUPTED
+        assert cli.output == "interrupted\n"
+    check_nothing_is_left(out, below)
+    assert not out.exists()
 
 
 def test_nothing_outlives_a_collect_that_is_killed(tmp_path: Path) -> None:
