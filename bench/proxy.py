@@ -199,7 +199,7 @@ def measure(wait_s: float, in_flight: int, rounds: int, steps: int) -> dict[str,
     window = [screenshot() for _ in range(SCREENSHOTS)]
     parts = {sha256_hex(blob): blob for pair in window for blob in pair}
     fragments = [message_fragment(message, {sha256_hex(image): image}) for message, image in window]
-    body = wire_body({**PARAMS, "model": "m"}, fragments)
+    body = b"".join(wire_body({**PARAMS, "model": "m"}, fragments))
     with canned_server(wait_s) as url, proxy_process(url, in_flight) as (folder, process), Context() as context:
         workers = [
             Worker(context.client("policy", address(folder, "policy")), f"b:g:{n}:0", [m for m, _ in window], parts)

@@ -164,7 +164,7 @@ class CallReply(Message):
 
 
 class CallFailed(Message):
-    """proxy -> worker: no completion will come of this call. `type` is a short cause, `deadline` the rollout's time-out."""
+    """proxy -> worker: no completion will come of this call. `type` is a short cause, `rollout_timeout` the rollout's own."""
 
     call: CallId
     type: str

@@ -7,12 +7,12 @@ them: what is aborted and forgotten when a call ends, and which end of an attemp
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from legato_rl.broker.proxy.admission import Admission, Ticket
 from legato_rl.broker.proxy.calls import IN_WORK, Call, Event, State, next_state
 from legato_rl.broker.proxy.outage import Outage
-from legato_rl.policy.verdicts import Action, Verdict
+from legato_rl.policy.verdicts import SERVER_WIDE, Action, Verdict
 from legato_rl.prompt_ids import NO_HISTORY, PromptHistory
 from legato_rl.wire import CallAsk, CallFailed, CallId, CallPending, CallReply
 
@@ -139,6 +139,9 @@ class Core:
         """Attempt `token` ended without a usable completion."""
         self.counts[verdict.type] += 1
         call = self._current(token)
+        if verdict.type in SERVER_WIDE:
+            # A server that lost its key or its model in mid-run would fail every attempt; it is waited for instead.
+            verdict = replace(verdict, action=Action.DOWN)
         if verdict.action is Action.DOWN:
             self.server.lost(verdict.message, now)
             self.admission.set_clocks(now)

@@ -250,11 +250,16 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _are_counts(values: list[Any]) -> bool:
+    """Whether all are counts; by type and minimum in C, since a prompt has 41,000 ids."""
+    return not values or (set(map(type, values)) == {int} and min(values) >= 0)
+
+
 _object = _typed(lambda value: isinstance(value, dict))
 _list = _typed(lambda value: isinstance(value, list))
 _text = _typed(lambda value: value is None or isinstance(value, str))
 _count = _typed(lambda value: value is None or _is_count(value))
-_ids = _typed(lambda value: value is None or (isinstance(value, list) and all(map(_is_count, value))))
+_ids = _typed(lambda value: value is None or (isinstance(value, list) and _are_counts(value)))
 
 
 def _bad(field: str, value: Any) -> PolicyError:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from legato_rl.canonical import canonical_json, image_hash, sha256_hex
@@ -25,6 +26,19 @@ NEUTRAL: dict[str, Any] = {
 
 _TEMPLATE = "chat_template_kwargs"
 _MESSAGES = "messages"
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A body that is sent piece by piece and never joined: 20 screenshots are 27 MB, and every call in flight has them."""
+
+    pieces: list[bytes]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.pieces)
 
 
 def sampling_params(policy: PolicyConfig, seed: int | None) -> dict[str, Any]:
@@ -65,12 +79,12 @@ def canonical_body(params: Mapping[str, Any], messages_json: list[bytes]) -> byt
 
     `body_sha256` of a step is the hash of these bytes. `params` includes `model`.
     """
-    return _join(params, messages_json)
+    return b"".join(_pieces(params, messages_json))
 
 
-def wire_body(params: Mapping[str, Any], fragments: list[bytes]) -> bytes:
+def wire_body(params: Mapping[str, Any], fragments: list[bytes]) -> Pieces:
     """The body that leaves: as `canonical_body`, from the messages' fragments (message_fragment)."""
-    return _join(params, fragments)
+    return Pieces(_pieces(params, fragments))
 
 
 def message_fragment(message_json: bytes, images: Mapping[str, bytes]) -> bytes:
@@ -99,8 +113,8 @@ def message_fragment(message_json: bytes, images: Mapping[str, bytes]) -> bytes:
     return b"".join(woven)
 
 
-def _join(params: Mapping[str, Any], messages: list[bytes]) -> bytes:
-    """The canonical JSON object of `params` with the list of ready-made `messages` in its sorted place."""
+def _pieces(params: Mapping[str, Any], messages: list[bytes]) -> list[bytes]:
+    """The pieces of the canonical JSON object of `params` with the list of ready-made `messages` in its sorted place."""
     if _MESSAGES in params:
         raise ValueError("params hold messages: they are joined in from their fragments")
     before = canonical_json({name: value for name, value in params.items() if name < _MESSAGES})[1:-1]
@@ -109,4 +123,4 @@ def _join(params: Mapping[str, Any], messages: list[bytes]) -> bytes:
     for n, message in enumerate(messages):
         pieces += (b"," if n else b"", message)
     pieces += (b"]", b"," if after else b"", after, b"}")
-    return b"".join(pieces)
+    return [piece for piece in pieces if piece]

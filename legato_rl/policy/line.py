@@ -10,7 +10,7 @@ from __future__ import annotations
 import http.client
 import io
 import socket
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
@@ -72,7 +72,13 @@ class Line:
         self._session.mount("https://", self._adapter)
 
     def call(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float, token: Hashable
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | Iterable[bytes] | None,
+        timeout_s: float,
+        token: Hashable,
     ) -> tuple[int, bytes]:
         """The status and body of one HTTP exchange; redirects are not followed. LineBroken where there is none.
 
@@ -144,7 +150,7 @@ class Line:
         return self._call
 
     def _exchange(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | Iterable[bytes] | None, timeout_s: float
     ) -> tuple[int, bytes]:
         response = self._session.request(
             method,

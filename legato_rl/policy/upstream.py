@@ -14,6 +14,7 @@ from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.config import FAKE_URL, PolicyConfig
 from legato_rl.errors import ConfigError, PolicyError
 from legato_rl.policy.answer import Aborted, Completion, parse_completion
+from legato_rl.policy.body import Pieces
 from legato_rl.policy.line import Line, LineBroken
 from legato_rl.policy.verdicts import ABORTED, Action, Break, Verdict, judge, judge_break
 
@@ -50,7 +51,7 @@ class Upstream:
                 raise ConfigError("LEGATO_POLICY_KEY holds a blank or a sign that no HTTP header carries: set it anew")
             self._headers["Authorization"] = f"Bearer {self._key}"
 
-    def post_chat(self, body: bytes, timeout_s: float, session_id: str, token: Hashable = None) -> Completion:
+    def post_chat(self, body: bytes | Pieces, timeout_s: float, session_id: str, token: Hashable = None) -> Completion:
         """The completion of `body` (the JSON of a whole chat request). UpstreamError with the verdict for none.
 
         `timeout_s` seconds bound this one attempt, all of it. `session_id` goes out as X-Session-ID. `token` names the
@@ -63,7 +64,7 @@ class Upstream:
         except PolicyError as error:
             raise UpstreamError(Verdict(Action.FAIL, error.type, str(error))) from None
 
-    def post(self, body: bytes, timeout_s: float, session_id: str, token: Hashable = None) -> bytes:
+    def post(self, body: bytes | Pieces, timeout_s: float, session_id: str, token: Hashable = None) -> bytes:
         """As `post_chat`, but the 200 body as it came."""
         url = f"{self._base}/chat/completions"
         headers = {**self._headers, "Content-Type": "application/json", "X-Session-ID": session_id}

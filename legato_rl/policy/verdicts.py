@@ -109,6 +109,10 @@ _IDS_REFUSED = re.compile(
 _NO_IMAGE_500 = re.compile(r"cannot connect to host|cannot load local files", re.I)
 
 
+SERVER_WIDE = frozenset({"key_refused", "unknown_model", "no_such_path", "redirected"})
+"""Types of a failure that every call would meet: the server's set-up is wrong, and no one call's fault."""
+
+
 def judge(status: int, body: bytes, healthy: bool = True) -> Verdict:
     """The verdict on an HTTP answer that is no 200. `healthy` is what /health said; it counts for every 5xx."""
     words, everything = error_words(body)

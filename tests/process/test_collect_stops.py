@@ -109,14 +109,14 @@ def policy_at(url: str) -> tuple[str, ...]:
 def test_a_server_that_comes_back_fails_nothing(tmp_path: Path) -> None:
     """It dies in the middle and starts again on its port: the display says so, the wait is recorded, no retry is spent."""
     out = tmp_path / "run"
-    first = FakePolicyServer(FakePolicyConfig(latency=0.1))
+    first = FakePolicyServer(FakePolicyConfig(latency=0.05))
     url = first.start()
     options = ("--desktops", 2, "--group", 4, "--retries", 0, "--seed", 1, *policy_at(url))
     with collect(out, tasks_file(tmp_path, "a", "b"), *options) as cli:
         cli.wait_for("groups 1/2")
         first.close()
         cli.wait_for("policy down")
-        with FakePolicyServer(FakePolicyConfig(latency=0.1, port=int(url.split(":")[2].partition("/")[0]))):
+        with FakePolicyServer(FakePolicyConfig(latency=0.05, port=int(url.split(":")[2].partition("/")[0]))):
             assert cli.end() == ExitCode.DONE
         assert "policy up" in cli.output.rpartition("policy down")[2]
     rows = check_accounts(out)
@@ -127,7 +127,7 @@ def test_a_server_that_comes_back_fails_nothing(tmp_path: Path) -> None:
 def test_a_server_that_stays_away_stops_the_run(tmp_path: Path) -> None:
     """After --server-wait: exit code 3, a sentence that says why, no attempt failed, no process left."""
     out = tmp_path / "run"
-    server = FakePolicyServer(FakePolicyConfig(latency=0.1))
+    server = FakePolicyServer(FakePolicyConfig(latency=0.05))
     url = server.start()
     options = ("--desktops", 2, "--group", 4, "--server-wait", 2, "--seed", 1, *policy_at(url))
     with collect(out, tasks_file(tmp_path, "a", "b"), *options) as cli:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from captures_reader import answer_body, capture, exchanges, status
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from legato_rl.errors import PolicyError
@@ -147,6 +147,7 @@ json_values = st.recursive(
 FIELDS = ("message", "logprobs", "token_ids", "finish_reason", "meta_info", "output_token_logprobs", "usage", "metadata")
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values), st.dictionaries(st.sampled_from(FIELDS), json_values))
 def test_no_answer_raises_anything_else(choice: dict[str, Any], top: dict[str, Any]) -> None:
     """Whatever types a server puts where, it is a completion or a PolicyError."""

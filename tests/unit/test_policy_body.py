@@ -78,7 +78,7 @@ def test_joined_body_is_the_canonical_json_of_the_whole(params: dict[str, Any], 
     ready = [canonical_json(message) for message in history]
     whole = canonical_json({**params, "messages": history})
     assert canonical_body(params, ready) == whole
-    assert wire_body(params, ready) == whole
+    assert b"".join(wire_body(params, ready)) == whole
 
 
 def test_messages_among_the_parameters_are_refused() -> None:

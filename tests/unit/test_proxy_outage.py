@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from proxy_on_paper import call_id, harness
+
 from legato_rl.broker.proxy.outage import FIRST_PAUSE_S, LONGEST_PAUSE_S, LOOK_S, Outage
+from legato_rl.policy.verdicts import Action, Verdict
 
 
 def test_the_pause_between_probes_grows_to_its_bound() -> None:
@@ -99,3 +102,22 @@ def test_a_straggler_of_a_server_that_is_down_proves_nothing() -> None:
     server.lost("refused", 8.0)
     server.completion(8.5)
     assert server.gave_up(10.0)
+
+
+def test_a_server_that_lost_its_set_up_is_waited_for_and_given_up() -> None:
+    """A key or a model that every call would be refused for fails no attempt; healthy or not, it is not waited for for ever."""
+    h = harness(max_inflight=1, retries=0, server_wait=20.0)
+    h.ask(call_id("a"))
+    while not h.core.server.gave_up(h.now):
+        if h.air:
+            call = h.air.pop(h.token("a"))
+            refusal = Verdict(Action.FAIL, "unknown_model", "the server does not know the model")
+            h.take(h.core.ended(max(h.core.admission.slots), refusal, h.now))
+            assert call == call_id("a")
+        assert h.now < 60
+        h.wait(0.25)
+        if not h.core.server.gave_up(h.now):
+            h.probed(True)
+    assert h.told == {}
+    assert "does not know the model" in h.core.server.message
+    assert len(h.starts) < 12
