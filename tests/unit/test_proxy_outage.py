@@ -107,8 +107,8 @@ def test_a_straggler_of_a_server_that_is_down_proves_nothing() -> None:
 def test_a_server_that_lost_its_set_up_is_waited_for_and_given_up() -> None:
     """A key or a model that every call would be refused for fails no attempt; healthy or not, it is not waited for for ever."""
     h = harness(max_inflight=1, retries=0, server_wait=20.0)
-    h.ask(call_id("a"))
     while not h.core.server.gave_up(h.now):
+        h.ask(call_id("a"))
         if h.air:
             call = h.air.pop(h.token("a"))
             refusal = Verdict(Action.FAIL, "unknown_model", "the server does not know the model")
