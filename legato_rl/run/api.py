@@ -25,6 +25,9 @@ from legato_rl.wire import RunStatus
 
 log = logging.getLogger("legato_rl")
 
+STOP_ANSWER_S = 5.0
+"""Seconds that the broker has to answer Ctrl-C; one that does not is ended with the rest."""
+
 
 def collect(
     tasks: str | Path | Iterable[dict[str, Any]],
@@ -116,8 +119,8 @@ def _run(folder: RunDir, run: RunFile, policy: PolicyConfig, show: Callable[[Run
 def _interrupt(supervisor: Supervisor, control: ControlClient, folder: RunDir, show: Callable[[RunStatus], None]) -> None:
     """The first Ctrl-C: let what is past its last action be graded and stored. A second one lets nothing."""
     try:
-        control.stop("interrupted")
-        follow(supervisor, control, folder.logs, SYSTEM_CLOCK, show)
+        if control.stop("interrupted", STOP_ANSWER_S) is not None:
+            follow(supervisor, control, folder.logs, SYSTEM_CLOCK, show)
     except RunStopped as stopped:
         log.error("%s", stopped)
     except KeyboardInterrupt:
