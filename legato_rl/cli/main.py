@@ -17,6 +17,8 @@ COMMANDS = {
     "probe": ("legato_rl.cli.probe:probe_command", "Show what a model server offers, and what training needs of it."),
     "export": ("legato_rl.cli.export:export", "Write a run's steps as training samples."),
     "profile": ("legato_rl.cli.profile:profile", "Sum a run up: statuses, time, errors, tokens."),
+    "desktop": ("legato_rl.cli.desktop:desktop", "Make the image of the container desktop."),
+    "reap": ("legato_rl.cli.desktop:reap", "Remove the containers that dead workers left."),
     "fake-policy": ("legato_rl.cli.fake_policy:fake_policy", "Serve the bundled model server, to try a set-up without a GPU."),
 }
 """Where each command is, and its line of help: listing them imports none."""

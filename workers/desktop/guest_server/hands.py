@@ -1,0 +1,116 @@
+"""Who holds the prepared interpreter? Starts the user's hand, gives it one command at a time, and starts it anew when it dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+
+from .clock import now
+from .identity import User
+from .run import Captures, Ended
+
+START_S = 20.0
+"""Seconds that a new hand may take to be ready."""
+
+
+class Hands:
+    """The hand of the desktop's user. `act` may be called from any thread; commands are done one after another."""
+
+    def __init__(self, user: User) -> None:
+        self._user = user
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: socket.socket | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The hand's process, which a reset leaves alone."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Have a hand ready. OSError where it does not come up."""
+        with self._lock:
+            self._ready()
+
+    def act(self, code: str, timeout: float) -> Ended:
+        """Run `code` in an interpreter that has pyautogui. TimeoutError after `timeout` seconds: then it is killed.
+
+        A command that ends its own interpreter, or the hand, ended by that signal: an answer like any other.
+        """
+        with self._lock, Captures() as captures:
+            line = self._ready()
+            try:
+                socket.send_fds(line, [json.dumps({"code": code}).encode() + b"\n"], [captures.out, captures.err])
+                return captures.ended(self._wait(line, code, timeout))
+            except (ConnectionError, EOFError):
+                return captures.ended(self._drop())
+            except BaseException:
+                self._drop()
+                raise
+
+    def _ready(self) -> socket.socket:
+        if self._process is not None and self._process.poll() is not None:
+            self._drop()
+        if self._line is None:
+            ours, theirs = socket.socketpair()
+            command = [sys.executable, "-m", f"{__package__}.hand", str(theirs.fileno())]
+            how = self._user.popen()
+            how["env"] = {**how["env"], "PYTHONPATH": os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}
+            with theirs:
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True, **how
+                )
+            self._line = ours
+            try:
+                ours.settimeout(START_S)
+                self._read(ours)
+            except (OSError, EOFError) as error:
+                self._drop()
+                raise OSError(f"the prepared interpreter did not start ({error})") from None
+        return self._line
+
+    def _wait(self, line: socket.socket, code: str, timeout: float) -> int:
+        """The exit code of the command that was just sent."""
+        deadline = now() + timeout
+        line.settimeout(START_S)
+        pid = int(self._read(line))
+        try:
+            line.settimeout(max(deadline - now(), 0.001))
+            return int(self._read(line))
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+            line.settimeout(START_S)
+            self._read(line)
+            raise TimeoutError(f"Command '{code}' timed out after {timeout:g} seconds") from None
+
+    @staticmethod
+    def _read(line: socket.socket) -> bytes:
+        """One line. EOFError where the hand is gone, TimeoutError by the socket's time-out."""
+        data = b""
+        while not data.endswith(b"\n"):
+            # byte by byte: the next line may already be there
+            more = line.recv(1)
+            if not more:
+                raise EOFError("it ended")
+            data += more
+        return data
+
+    def _drop(self) -> int:
+        """Give the hand up; the exit code that it ended with."""
+        process, line, self._process, self._line = self._process, self._line, None, None
+        if line is not None:
+            line.close()
+        if process is None:
+            return -signal.SIGKILL
+        try:
+            return process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()

@@ -1,0 +1,166 @@
+"""Is this desktop clean, and how does it get clean again? A baseline, the way back to it, and what did not go back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from . import clock
+from .hands import Hands
+from .identity import User
+from .processes import Key, end_strangers, processes, strangers
+from .tree import Tree, names, remove
+from .xstate import XState, connect, put_back, read_state
+
+BACKGROUND = 0x305070
+"""The root window's colour, as the session sets it."""
+TMP = ("/tmp", "/var/tmp", "/dev/shm", "/run/user")
+SYSTEM = (
+    *("/etc", "/opt", "/root", "/srv", "/var", "/run/sudo", "/usr/local", "/usr/bin", "/usr/sbin"),
+    *("/usr/share/applications", "/usr/share/glib-2.0", "/usr/share/mime"),
+)
+"""What only root can change. A change there is told, not undone."""
+OUTSIDE = ("/var/tmp", "/var/lib/legato", "/var/log/legato", "/var/cache")
+"""What is left out of SYSTEM: restored, our own, or nobody's."""
+READ_ONCE = (".config/openbox", ".config/tint2", ".config/gtk-3.0", ".config/gtk-4.0", ".themes", ".gtkrc-2.0", ".Xauthority")
+"""Files of the session's own programs, which live through a reset with what they have read."""
+TOLD = 20
+"""Names that are told of each kind of what is left."""
+SETTLE_S = 0.25
+"""Seconds that window manager and X server get to follow."""
+
+
+class NoBaseline(Exception):
+    """Nothing says what clean is: the server was started anew, or nobody took a baseline."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A clean desktop."""
+
+    taken: float
+    processes: frozenset[Key]
+    home: Tree
+    temporary: frozenset[str]
+    x: XState
+
+
+class Resetter:
+    """Takes the baseline and goes back to it. One call at a time."""
+
+    def __init__(self, user: User, hands: Hands, store: str) -> None:
+        self._user = user
+        self._hands = hands
+        self._store = store
+        self._lock = threading.Lock()
+        self._baseline: Baseline | None = None
+
+    def has_baseline(self) -> bool:
+        """Whether a reset is possible."""
+        return self._baseline is not None
+
+    def take_baseline(self) -> dict[str, Any]:
+        """Take what is there now for clean."""
+        with self._lock:
+            start = clock.now()
+            self._hands.start()
+            end_strangers((key for key, process in processes().items() if not process.caches), self._spared())
+            home = Tree(self._user.home, os.path.join(self._store, "home"))
+            self._baseline = Baseline(
+                taken=clock.wall(),
+                processes=frozenset(strangers((), self._spared())),
+                home=home,
+                temporary=frozenset(names(TMP)),
+                x=self._x_state(),
+            )
+            found = {"processes": len(self._baseline.processes), "files": len(home)}
+            return {**found, "seconds": clock.now() - start}
+
+    def reset(self) -> dict[str, Any]:
+        """Go back to the baseline: `clean`, what is `left`, how many processes were `ended`, and `ms` by phase."""
+        with self._lock:
+            baseline = self._need()
+            laps: dict[str, float] = {}
+            start = clock.now()
+
+            def lap(name: str) -> None:
+                nonlocal start
+                laps[name] = round((clock.now() - start) * 1e3, 1)
+                start = clock.now()
+
+            ended = end_strangers(baseline.processes, self._spared())
+            lap("processes")
+            changed = baseline.home.restore()
+            lap("home")
+            for path in sorted(names(TMP) - baseline.temporary):
+                with suppress(OSError):
+                    remove(path)
+            lap("temporary")
+            display = connect(self._user.env["DISPLAY"])
+            try:
+                put_back(display, baseline.x, BACKGROUND)
+            finally:
+                display.close()
+            lap("x")
+            left = self._left(baseline)
+            if reread := [path for path in changed if path.startswith(READ_ONCE)]:
+                left["session_files"] = reread
+            lap("check")
+            return {"clean": not left, "left": told(left), "ended": ended, "ms": laps}
+
+    def check(self) -> dict[str, Any]:
+        """Whether the desktop is as in the baseline, and what is not; changes nothing."""
+        with self._lock:
+            left = self._left(self._need())
+            return {"clean": not left, "left": told(left)}
+
+    def _need(self) -> Baseline:
+        if self._baseline is None:
+            raise NoBaseline("no baseline was taken since this server started")
+        return self._baseline
+
+    def _spared(self) -> set[int]:
+        return {pid for pid in (self._hands.pid,) if pid is not None}
+
+    def _left(self, baseline: Baseline) -> dict[str, list[str]]:
+        """What differs from the baseline, by kind. Whatever of X follows with a delay gets that delay."""
+        deadline = clock.now() + SETTLE_S
+        while (x := baseline.x.differences(self._x_state())) and clock.now() < deadline:
+            clock.sleep(0.01)
+        alive = processes()
+        found = {
+            "processes": [process.command[:80] for process in strangers(baseline.processes, self._spared()).values()],
+            "gone": [f"pid {pid}" for pid, start in baseline.processes if (pid, start) not in alive],
+            "home": baseline.home.differences(),
+            "temporary": sorted(names(TMP) - baseline.temporary),
+            "x": x,
+            "system": changed_since(baseline.taken),
+        }
+        return {kind: what for kind, what in found.items() if what}
+
+    def _x_state(self) -> XState:
+        display = connect(self._user.env["DISPLAY"])
+        try:
+            return read_state(display)
+        finally:
+            display.close()
+
+
+def told(left: dict[str, list[str]]) -> dict[str, list[str]]:
+    """`left`, no list longer than TOLD."""
+    return {kind: what[:TOLD] for kind, what in left.items()}
+
+
+def changed_since(taken: float) -> list[str]:
+    """Paths in SYSTEM that were changed since `taken` (seconds since the epoch), by a time that nobody can set."""
+    roots = [path for path in SYSTEM if os.path.exists(path)]
+    outside: list[str] = []
+    for path in OUTSIDE:
+        outside += ["-path", path, "-prune", "-o"]
+    command = ["find", *roots, "-xdev", *outside, "-newerct", f"@{taken:.6f}", "-print"]
+    listed = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False)
+    return sorted(listed.stdout.split("\n")[:-1])
