@@ -1,4 +1,4 @@
-"""Which class is a backend's desktop? `fake`, `osworld`, or `package.module:Class` of the user's own."""
+"""Which class is a backend's desktop? `fake`, `osworld`, `container`, or `package.module:Class` of the user's own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from typing import Any
 from legato_rl.desktop import DESKTOP_METHODS
 from legato_rl.errors import ConfigError
 
-BUILT_IN = {"fake": "legato_rl.fake.desktop:FakeDesktop"}
+OSWORLD = "legato_rl.workers.desktop.osworld:OSWorldDesktop"
+BUILT_IN = {"fake": "legato_rl.fake.desktop:FakeDesktop", "osworld": OSWORLD, "container": OSWORLD}
+"""Where the desktops of this package are."""
+OSWORLD_BACKENDS = frozenset({"osworld", "container"})
+"""Those that need OSWorld itself."""
 
 
 def load_backend(backend: str) -> type[Any]:
@@ -18,12 +22,10 @@ def load_backend(backend: str) -> type[Any]:
 
     Importing may be heavy: call it in the worker, or in a process of its own.
     """
-    if backend == "osworld":
-        raise ConfigError("backend is 'osworld': this version cannot drive it yet; use fake or package.module:Class")
     name = BUILT_IN.get(backend, backend)
     module_name, colon, class_name = name.partition(":")
     if not colon or not module_name or not class_name:
-        raise ConfigError(f"backend is {backend!r}: it must be osworld, fake or package.module:Class")
+        raise ConfigError(f"backend is {backend!r}: it must be osworld, container, fake or package.module:Class")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

@@ -134,8 +134,27 @@ class DesktopConfig(Frozen):
     """One desktop of the run: which backend, and how it is waited for."""
 
     backend: str = "osworld"
-    """`osworld`, `fake`, or `package.module:Class` of the Desktop protocol."""
+    """`osworld`, `container`, `fake`, or `package.module:Class` of the Desktop protocol."""
     osworld_path: Path | None = None
+    """An OSWorld checkout; without one `desktop_env` must be installed."""
+    osworld_python: Path | None = None
+    """The interpreter that the workers run with, where OSWorld's requirements are not beside this one."""
+    provider: str = "docker"
+    """OSWorld's provider of VMs: docker, vmware …; or `container`, which the backend `container` uses always."""
+    path_to_vm: Path | None = None
+    """The VM's image. OSWorld downloads one (24 GB) into the current folder where none is named."""
+    image: str = "legato-desktop:office"
+    """The image of a container desktop."""
+    ram_gb: Annotated[int, Field(ge=1, le=1024)] = 4
+    """GiB of memory of one desktop."""
+    cpus: Annotated[int, Field(ge=1, le=256)] = 4
+    """Processors of one desktop."""
+    cache_dir: Path | None = None
+    """Where downloads are kept, and rollouts have their files meanwhile; by default below the user's cache folder."""
+    client_password: str = Field(default="", repr=False)
+    """The password of the guest's user, for setup steps that need it; empty is OSWorld's own."""
+    proxy: Path | None = None
+    """OSWorld's file of proxies, for tasks that ask for one; without it they go without."""
     screen_size: tuple[Annotated[int, Field(ge=64, le=8192)], Annotated[int, Field(ge=64, le=8192)]] = (1920, 1080)
     """Width and height in pixels."""
     ready_signal: bool = True
@@ -179,6 +198,8 @@ class Settings(Frozen):
     rollout_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     env_retries: Annotated[int, Field(ge=0)] = 1
     close: Literal["first", "all"] = "first"
+    agent: Literal["auto", "own", "osworld"] = "auto"
+    """Who builds prompts: the project's own agent, or the checkout's; `auto` is the checkout's for the backend osworld."""
     image_max: Annotated[int, Field(ge=1)] = 20
     fold_size: Annotated[int, Field(ge=1)] = 10
     stop_failure_share: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -191,6 +212,11 @@ class Settings(Frozen):
             super().__init__(**fields)
         except ValidationError as error:
             raise ConfigError(one_sentence(error)) from None
+
+    @property
+    def osworld_agent(self) -> bool:
+        """Whether OSWorld's own agent builds the prompts."""
+        return self.agent == "osworld" or (self.agent == "auto" and self.desktop.backend == "osworld")
 
     @property
     def attempts(self) -> int:

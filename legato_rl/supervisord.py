@@ -18,6 +18,8 @@ START_TRIES = 3
 """Starts that may fail in a row before a process is FATAL (supervisord's startretries)."""
 EXPECTED_EXITS = (0, 2)
 """Exit codes after which a process is not started again: done, and wrong input (supervisord's exitcodes)."""
+WORKER_MODULE = "legato_rl.workers.main"
+"""What another interpreter runs as a worker."""
 CHILD_FILES = 16
 """File descriptors that supervisord may need per program."""
 
@@ -51,16 +53,22 @@ def control_socket(sockets: Path) -> Path:
     return sockets / "supervisor"
 
 
-def render(run_dir: Path, sockets: Path, logs: Path, scripts: Path, desktops: int, folder: Path) -> str:
+def render(
+    run_dir: Path, sockets: Path, logs: Path, scripts: Path, desktops: int, folder: Path, worker_python: Path | None = None
+) -> str:
     """supervisord.conf for one run. `scripts` holds the console scripts, `folder` is where the programs start.
+    `worker_python` runs the workers where it is not None, as a module: its own scripts may be elsewhere.
 
     ConfigError for a path that the format cannot hold: it knows no quoting.
     """
-    for path in (run_dir, sockets, logs, scripts, folder):
+    for path in (run_dir, sockets, logs, scripts, folder, *([worker_python] if worker_python else [])):
         if re.search(r"\s[;#]|[\r\n]", str(path)):
             raise ConfigError(f"the folder {str(path)!r} cannot be used: supervisord reads none with ' ;', ' #' or a line end")
     return "\n".join(
-        [_head(sockets, logs, desktops), *(_program(p, run_dir, logs, scripts, folder) for p in programs(desktops))]
+        [
+            _head(sockets, logs, desktops),
+            *(_program(p, run_dir, logs, scripts, folder, worker_python) for p in programs(desktops)),
+        ]
     )
 
 
@@ -88,9 +96,11 @@ serverurl = unix://{socket}
 """
 
 
-def _program(program: Program, run_dir: Path, logs: Path, scripts: Path, folder: Path) -> str:
+def _program(program: Program, run_dir: Path, logs: Path, scripts: Path, folder: Path, worker_python: Path | None) -> str:
     # supervisord gives every program its own environment; all but the proxy lose the key before they start.
     command = [str(scripts / program.script), str(run_dir)]
+    if program.name == "worker" and worker_python is not None:
+        command = [str(worker_python), "-m", WORKER_MODULE, str(run_dir)]
     if program.name != "proxy":
         command = ["/usr/bin/env", "-u", KEY_VARIABLE, *command]
     many = program.name == "worker"

@@ -14,6 +14,8 @@ from legato_rl.endpoints import address
 from legato_rl.role import Quit, run_folder, run_role
 from legato_rl.rundir import RunDir
 from legato_rl.sockets import Context
+from legato_rl.workers.agent import Agent
+from legato_rl.workers.agent.checkout import CheckoutAgent, load_agent
 from legato_rl.workers.agent.qwen import QwenAgent
 from legato_rl.workers.link import Link
 from legato_rl.workers.policy import PolicyLine
@@ -32,9 +34,14 @@ def serve(root: Path, quit_: Quit) -> None:
         desktop: Desktop = desktop_class(settings.desktop, f"{run.run_id}-{name}")
         return desktop
 
-    def build_agent() -> QwenAgent:
-        return QwenAgent(
-            model=settings.policy.model, image_max=settings.image_max, fold_size=settings.fold_size, today=run.today
+    agent_class = load_agent(settings.desktop.osworld_path) if settings.osworld_agent else None
+
+    def build_agent() -> Agent:
+        model, today, most, fold = settings.policy.model, run.today, settings.image_max, settings.fold_size
+        if agent_class is None:
+            return QwenAgent(model=model, today=today, image_max=most, fold_size=fold)
+        return CheckoutAgent(
+            agent_class, model=model, today=today, image_max=most, fold_size=fold, thinking=settings.policy.thinking
         )
 
     link = Link(name, secrets.token_hex(8), settings.desktop, SYSTEM_CLOCK, quit_)

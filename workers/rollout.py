@@ -114,6 +114,7 @@ class Try:
         task["legato"] = {
             "rollout_id": key.rollout_id,
             "group_id": key.group,
+            "domain": self.assignment.domain,
             "attempt": key.attempt,
             "try": key.try_,
         }

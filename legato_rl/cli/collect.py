@@ -17,6 +17,12 @@ from legato_rl.supervisord import KEY_VARIABLE
 
 Command = Callable[..., None]
 
+VM_OPTIONS = (
+    *("osworld_path", "osworld_python", "provider", "path_to_vm", "image", "ram_gb", "cpus", "cache_dir"),
+    *("client_password", "proxy"),
+)
+"""Options that are fields of DesktopConfig as they stand."""
+
 
 def _group(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Several options as one decorator, shown in the order in which they are given."""
@@ -37,8 +43,20 @@ what = _group(
     click.option("--version", "policy_version", required=True, metavar="V", help="The policy version to stamp."),
 )
 where = _group(
-    click.option("--backend", default="osworld", metavar="NAME", help="osworld, fake or package.module:Class."),
+    click.option("--backend", default="osworld", metavar="NAME", help="osworld, container, fake or package.module:Class."),
     click.option("--osworld", "osworld_path", type=click.Path(path_type=Path), metavar="PATH", help="OSWorld checkout."),
+    click.option(
+        "--osworld-python", type=click.Path(path_type=Path), metavar="PATH", help="Interpreter of the workers.  [default: this]"
+    ),
+    click.option("--agent", type=click.Choice(["auto", "own", "osworld"]), default="auto", help="Who builds the prompts."),
+    click.option("--provider", default="docker", metavar="NAME", help="OSWorld's provider of VMs."),
+    click.option("--vm", "path_to_vm", type=click.Path(path_type=Path), metavar="PATH", help="The VM's image."),
+    click.option("--image", default="legato-desktop:office", metavar="NAME", help="Image of container desktops."),
+    click.option("--ram-gb", type=int, default=4, metavar="N", help="GiB of memory per desktop."),
+    click.option("--cpus", type=int, default=4, metavar="N", help="Processors per desktop."),
+    click.option("--cache", "cache_dir", type=click.Path(path_type=Path), metavar="DIR", help="Where downloads are kept."),
+    click.option("--client-password", default="", metavar="WORD", help="Password of the guest's user.  [default: OSWorld's]"),
+    click.option("--proxy", type=click.Path(path_type=Path), metavar="FILE", help="OSWorld's file of proxies."),
     click.option("--desktops", type=int, default=4, metavar="N", help="Worker processes, one desktop each."),
     click.option("--screen", default="1920x1080", metavar="WxH", help="Screen size in pixels."),
     click.option("--no-ready-signal", is_flag=True, help="Baseline: wait --fixed-wait seconds instead."),
@@ -105,6 +123,7 @@ def collect(**options: Any) -> None:
         name: options[name]
         for name in (
             "desktops",
+            "agent",
             "group",
             "oversample",
             "close",
@@ -160,7 +179,7 @@ def _policy(options: dict[str, Any]) -> PolicyConfig:
 def _desktop(options: dict[str, Any]) -> DesktopConfig:
     return DesktopConfig(
         backend=options["backend"],
-        osworld_path=options["osworld_path"],
+        **{name: options[name] for name in VM_OPTIONS},
         screen_size=_screen(options["screen"]),
         ready_signal=not options["no_ready_signal"],
         fixed_wait=options["fixed_wait"],

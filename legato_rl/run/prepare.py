@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import platform
 import secrets
@@ -13,33 +15,68 @@ from pathlib import Path
 from typing import Any
 
 from legato_rl._version import __version__
+from legato_rl.backend import OSWORLD_BACKENDS
 from legato_rl.clock import SYSTEM_CLOCK, iso
-from legato_rl.config import Settings
+from legato_rl.config import DesktopConfig, Settings
 from legato_rl.endpoints import address
 from legato_rl.errors import ConfigError
 from legato_rl.run.processes import child_environment, scripts_folder
 from legato_rl.rundir import RunDir, RunFile, TaskSpec
 from legato_rl.supervisord import render
-from legato_rl.tasks import find_examples
+
+log = logging.getLogger("legato_rl")
+
+CHECK_S = 180.0
+"""Seconds that one look at a backend may take; OSWorld with all its libraries on a cold disk takes long to import."""
 
 
-def check_backend(settings: Settings) -> None:
-    """The backend's class is there and whole. Looked at in a process of its own, since importing it may be heavy.
+def check_backend(settings: Settings, tasks: list[TaskSpec]) -> None:
+    """The backend's class is there and whole, and where it is OSWorld's, that can run the tasks and has an agent.
 
-    ConfigError in one sentence where it is not.
+    Looked at in processes of their own, by the workers' interpreter, since importing it may be heavy. ConfigError in one
+    sentence where something is missing.
     """
     desktop = settings.desktop
-    if desktop.backend == "osworld":
-        if desktop.osworld_path is None:
-            raise ConfigError("osworld is missing: name an OSWorld checkout, or use another backend such as fake")
-        find_examples(desktop.osworld_path)
-    command = [sys.executable, "-m", "legato_rl.backend", desktop.backend]
-    check = subprocess.run(command, env=child_environment(None), capture_output=True, text=True, check=False)
+    _ask(desktop, "legato_rl.backend", desktop.backend)
+    checkout = [str(desktop.osworld_path)] if desktop.osworld_path else []
+    if desktop.backend in OSWORLD_BACKENDS:
+        entries = [{"task_id": task.task_id, "domain": task.domain, "config": task.config} for task in tasks]
+        _judge_tasks(json.loads(_ask(desktop, "legato_rl.workers.desktop.tasks_check", *checkout, given=json.dumps(entries))))
+    if settings.osworld_agent:
+        _ask(desktop, "legato_rl.workers.agent.checkout", *checkout)
+
+
+def _ask(desktop: DesktopConfig, module: str, *arguments: str, given: str = "") -> str:
+    """What a module of ours says in the workers' interpreter. ConfigError with its sentence where it ends with one."""
+    python = str(desktop.osworld_python or sys.executable)
+    command = [python, "-m", module, *arguments]
+    try:
+        check = subprocess.run(
+            command, env=child_environment(None), input=given, capture_output=True, text=True, check=False, timeout=CHECK_S
+        )
+    except OSError as error:
+        raise ConfigError(f"osworld-python is {python!r}: {error.strerror or error}; name a Python interpreter") from None
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"backend is {desktop.backend!r}: importing it takes over {CHECK_S:.0f} s") from None
     if check.returncode == ConfigError.exit_code and check.stdout.strip():
         raise ConfigError(check.stdout.strip())
     if check.returncode != 0:
         last = check.stderr.strip().splitlines()[-1:] or [f"it ended with {check.returncode}"]
+        if desktop.osworld_python is not None and "legato_rl" in last[0] and "No module named" in last[0]:
+            raise ConfigError(f"osworld-python is {python!r}: it has no legato_rl; install this package there too")
         raise ConfigError(f"backend is {desktop.backend!r}: importing it fails with {last[0]}")
+    return check.stdout
+
+
+def _judge_tasks(found: dict[str, list[Any]]) -> None:
+    """Refuse a run of which a task cannot run here; name the tasks that lack something that only the user can give."""
+    if found["faults"]:
+        first, more = found["faults"][0], len({fault["task"] for fault in found["faults"]}) - 1
+        others = f" (and {more} more tasks)" if more else ""
+        raise ConfigError(f"task {first['task']}: {first['fault']}{others}; leave it out, or name a newer checkout")
+    for what, needs in (("drive", "Google Drive credentials"), ("proxy", "a proxy")):
+        if found[what]:
+            log.warning("%d tasks ask for %s, and may fail without: %s", len(found[what]), needs, ", ".join(found[what][:5]))
 
 
 def claim_folder(out: Path) -> RunDir:
@@ -94,7 +131,8 @@ def write_run(folder: RunDir, settings: Settings, tasks: list[TaskSpec], engine:
         sockets=sockets,
         engine=engine,
     )
-    conf = render(folder.root, sockets, folder.logs, scripts_folder(), settings.desktops, Path.cwd())
+    python = settings.desktop.osworld_python
+    conf = render(folder.root, sockets, folder.logs, scripts_folder(), settings.desktops, Path.cwd(), python)
     folder.supervisord_conf.write_text(conf)
     folder.write_tasks(tasks)
     folder.write_run(run)

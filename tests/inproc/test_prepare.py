@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,12 +91,16 @@ def test_the_socket_folder_has_a_short_name(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("backend", "said"),
     [
-        ("nonsense", "backend is 'nonsense': it must be osworld, fake or package.module:Class"),
+        ("nonsense", "backend is 'nonsense': it must be osworld, container, fake or package.module:Class"),
         ("no.such.module:X", "backend is 'no.such.module:X': No module named 'no'; install it or correct the name"),
         ("json:X", "backend is 'json:X': json has no class X"),
         ("json:JSONDecoder", "backend is 'json:JSONDecoder': JSONDecoder lacks the method reset of the Desktop protocol"),
         ("broken_at_import:X", "backend is 'broken_at_import:X': importing it fails with ZeroDivisionError: division by zero"),
-        ("osworld", "osworld is missing: name an OSWorld checkout, or use another backend such as fake"),
+        (
+            "osworld",
+            f"osworld is missing: name an OSWorld checkout, install desktop-env beside {sys.executable}, "
+            "or use another backend such as fake",
+        ),
     ],
 )
 def test_a_backend_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, said: str) -> None:
@@ -104,5 +109,5 @@ def test_a_backend_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.chdir(tmp_path)
     desktop = SETTINGS.desktop.model_copy(update={"backend": backend})
     with pytest.raises(ConfigError) as error:
-        check_backend(SETTINGS.model_copy(update={"desktop": desktop}))
+        check_backend(SETTINGS.model_copy(update={"desktop": desktop}), TASKS)
     assert str(error.value) == said

@@ -81,7 +81,7 @@ def refusal(folder: Path, **options: Any) -> str:
         ({"extra_body": '{"seed": 1}'}, "may not hold seed: the run decides them"),
         ({"backend": "osworld"}, "osworld is missing: name an OSWorld checkout"),
         ({"backend": "osworld", "osworld": "/missing"}, "osworld is '/missing': there is no such folder"),
-        ({"backend": "nonsense"}, "backend is 'nonsense': it must be osworld, fake or package.module:Class"),
+        ({"backend": "nonsense"}, "backend is 'nonsense': it must be osworld, container, fake or package.module:Class"),
         ({"tasks": "/missing.json"}, "tasks is '/missing.json': No such file or directory"),
         ({"out": "/proc/out"}, "out is '/proc/out': "),
     ],

@@ -1,0 +1,147 @@
+"""What is the verdict on the live desktop? OSWorld's own evaluation, once, with every answer below it accounted for.
+
+The guest's own "no" goes to the evaluator. Where a getter or metric then raises, that metric is 0: the thing is not
+there. A lost answer raises DesktopFailure through the evaluator, a failed download too. Anything else that it raises is
+its own and passes. DesktopEnv combines the metrics, so one that is 0 counts in a list as OSWorld means it to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import requests
+
+from legato_rl.desktop import DesktopFailure
+from legato_rl.workers.desktop.env import programs
+from legato_rl.workers.desktop.guest import PROBE_S, Guest
+from legato_rl.workers.desktop.watch import Watch
+
+
+class _Lacking:
+    """What a getter gives where the guest has nothing to give."""
+
+
+_LACKING = _Lacking()
+
+
+def evaluate(env: Any, guest: Guest, watch: Watch) -> Any:
+    """What `env.evaluate()` returns. DesktopFailure where the guest does not answer before, meanwhile or after.
+
+    Changes the desktop (OSWorld's postconfig saves files and restarts programs): call it once.
+    """
+    guest.probe()
+    with watch.on(env.vm_ip, int(env.server_port), programs(env)):
+        judge = _Judge(guest, watch, env)
+        judge.guard()
+        env.is_environment_used = True
+        verdict = env.evaluate()
+        watch.check()
+    guest.probe()
+    return verdict if verdict is None else float(verdict)
+
+
+class _Judge:
+    """Stands around an env's getters and metrics for one evaluation."""
+
+    def __init__(self, guest: Guest, watch: Watch, env: Any) -> None:
+        self._guest, self._watch, self._env = guest, watch, env
+        self._before: list[int] = []
+        """By metric: how many noes there were before its own getters asked."""
+        self._after_postconfig = 0
+
+    def guard(self) -> None:
+        """Put guards around what `env.evaluate` will call."""
+        env = self._env
+        usual = env.setup_controller.setup
+        env.setup_controller.setup = lambda *args, **kwargs: self._postconfig(usual, *args, **kwargs)
+        if not isinstance(env.metric, list):
+            self._before = [0]
+            kind = env.evaluator.get("result", {}).get("type") if env.evaluator.get("result") else None
+            env.result_getter = self._getter(0, env.result_getter, kind, first=True)
+            env.expected_getter = self._getter(0, env.expected_getter, None)
+            env.metric = self._metric(0, env.metric, kind)
+            return
+        self._before = [0] * len(env.metric)
+        kinds = [(result or {}).get("type") for result in env.evaluator.get("result") or [{}] * len(env.metric)]
+        env.result_getter = [self._getter(i, g, kinds[i], first=True) for i, g in enumerate(env.result_getter)]
+        env.expected_getter = [self._getter(i, getter, None) for i, getter in enumerate(env.expected_getter)]
+        env.metric = [self._metric(i, metric, kinds[i]) for i, metric in enumerate(env.metric)]
+
+    def _postconfig(self, usual: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:
+        """The steps before the verdict. What the guest refuses of them is for the evaluator to judge."""
+        try:
+            usual(*args, **kwargs)
+        except DesktopFailure:
+            raise
+        except Exception as error:
+            self._raise_lost(error)
+            if not any(no.plain for no in self._watch.noes):
+                raise
+        self._after_postconfig = len(self._watch.noes)
+        return True
+
+    def _getter(self, i: int, getter: Any, kind: str | None, *, first: bool = False) -> Any:
+        if getter is None:
+            return None
+
+        def guarded(env: Any, config: Any) -> Any:
+            if first:
+                self._before[i] = len(self._watch.noes)
+            try:
+                value = getter(env, config)
+            except DesktopFailure:
+                raise
+            except Exception as error:
+                self._raise_lost(error)
+                if self._lacks(i, kind, getter) or (first and isinstance(error, FileNotFoundError)):
+                    return _LACKING
+                raise
+            self._watch.check()
+            return value
+
+        guarded.__module__ = getattr(getter, "__module__", "")
+        return guarded
+
+    def _metric(self, i: int, metric: Any, kind: str | None) -> Any:
+        def guarded(*states: Any, **options: Any) -> Any:
+            if any(isinstance(state, _Lacking) for state in states):
+                return 0.0
+            try:
+                verdict = metric(*states, **options)
+            except DesktopFailure:
+                raise
+            except Exception as error:
+                self._raise_lost(error)
+                getters = self._env.result_getter
+                if self._lacks(i, kind, getters[i] if isinstance(getters, list) else getters):
+                    return 0.0
+                raise
+            self._watch.check()
+            if verdict is None and self._lacks(i, kind, None):
+                return 0.0
+            return verdict
+
+        return guarded
+
+    def _raise_lost(self, error: Exception) -> None:
+        self._watch.check()
+        if isinstance(error, requests.RequestException) and self._watch.outside:
+            raise DesktopFailure("download", self._watch.outside[-1]) from error
+
+    def _lacks(self, i: int, kind: str | None, getter: Any) -> bool:
+        """Whether the guest itself said that it has not what metric `i` asks for."""
+        own, postconfig = self._watch.noes[self._before[i] :], self._watch.noes[: self._after_postconfig]
+        # A step of the postconfig whose output is graded speaks for this metric also by its exit code.
+        if own or any(no.plain or kind == "cache_file" for no in postconfig):
+            return True
+        return getattr(getter, "__module__", "").endswith("getters.chrome") and self._no_browser()
+
+    def _no_browser(self) -> bool:
+        """Whether Chrome's debugging port answers nobody, in a guest that does: the policy closed it."""
+        self._guest.probe()
+        try:
+            browser = Guest(self._env.vm_ip, int(self._env.chromium_port), self._guest.clock)
+            return browser.call("GET", "/json/version", PROBE_S)[0] != 200
+        except DesktopFailure as failure:
+            return failure.type in ("guest_unreachable", "answer_lost")

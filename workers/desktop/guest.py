@@ -1,0 +1,167 @@
+"""What does the guest answer? Our own client of OSWorld's guest API: every call sent once, bounded, and classified.
+
+The guest's own "no" (a 404, a program that it cannot find, an exit code) is an answer and is returned. A connection
+that breaks, a time-out, a 5xx and a body that cannot be read are no answers: DesktopFailure, its type saying which.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from legato_rl.clock import Clock
+from legato_rl.desktop import DesktopFailure
+from legato_rl.policy.line import Line, LineBroken
+from legato_rl.policy.verdicts import Break
+from legato_rl.workers.desktop.picture import Frame
+
+SCREENSHOT_S = 15.0
+PROBE_S = 10.0
+EXECUTE_S = 150.0
+"""The guest's server gives a command up after 120 s and says so."""
+SCREENSHOT_TRIES = 3
+"""A picture may be asked for again: that changes nothing in the guest."""
+NOT_STARTED = 127
+"""The exit code that stands for a command that the guest could not start, as a shell has it."""
+
+_TYPES = {
+    Break.REFUSED: "guest_unreachable",
+    Break.TIMEOUT: "guest_timeout",
+    Break.STALE: "answer_lost",
+    Break.CUT: "answer_lost",
+    Break.CANCELLED: "answer_lost",
+}
+_CANNOT_START = re.compile(r"\[Errno (?:2|8|13|20)\]")
+"""No such file, no program, not allowed, no folder: Python's words for a command that cannot be started."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did in the guest: its exit code and what it wrote."""
+
+    rc: int
+    stdout: str
+    stderr: str
+
+
+class Guest:
+    """The guest's server at `http://host:port`. Calls come from one thread."""
+
+    def __init__(self, host: str, port: int, clock: Clock) -> None:
+        self.origin = f"http://{host}:{port}"
+        self.screenshots = 0
+        """Pictures that this guest gave since it was booted."""
+        self.clock = clock
+        self._line = Line(clock)
+        self._probes = 0
+
+    def call(self, method: str, route: str, seconds: float, body: Any = None) -> tuple[int, bytes]:
+        """Status (below 500) and body of one exchange, on a connection of its own. DesktopFailure where there is none.
+
+        `body` is sent as JSON. A kept connection may be stale, and what was sent on it cannot be sent again.
+        """
+        headers = {"Connection": "close"}
+        data = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            data = json.dumps(body).encode()
+        try:
+            status, answer = self._line.call(method, self.origin + route, headers, data, seconds, None)
+        except LineBroken as broken:
+            raise DesktopFailure(_TYPES[broken.broken], f"{method} {route}: {broken}") from None
+        finally:
+            self._line.close()
+        refused = cannot_start(route, status, answer)
+        if status >= 500 and not refused:
+            raise DesktopFailure("guest_error", f"{method} {route} was answered {status}: {answer[:200]!r}")
+        return status, answer
+
+    def json(self, method: str, route: str, seconds: float, body: Any = None) -> dict[str, Any]:
+        """The JSON object that the guest answers with 200. DesktopFailure for any other answer."""
+        status, answer = self.call(method, route, seconds, body)
+        if status != 200:
+            raise DesktopFailure("guest_refused", f"{method} {route} was answered {status}: {answer[:200]!r}")
+        return read_json(route, answer)
+
+    def execute(self, command: list[str] | str, seconds: float = EXECUTE_S, *, shell: bool = False) -> Ran:
+        """Run a command in the guest, sent once. A command that it cannot start has the exit code 127.
+
+        DesktopFailure where the answer is lost: the command may have run.
+        """
+        status, answer = self.call("POST", "/execute", seconds, {"command": command, "shell": shell})
+        return ran(status, answer)
+
+    def screenshot(self, size: tuple[int, int]) -> Frame:
+        """The screen, whole and of `size` pixels. Asked for again where it is not; DesktopFailure at the third time."""
+        for left in reversed(range(SCREENSHOT_TRIES)):
+            try:
+                self.screenshots += 1
+                status, answer = self.call("GET", "/screenshot", SCREENSHOT_S)
+                if status != 200:
+                    raise DesktopFailure("screenshot", f"the guest answered {status}: {answer[:200]!r}")
+                return Frame(answer, size)
+            except DesktopFailure:
+                if not left:
+                    raise
+        raise AssertionError("the last round returns or raises")
+
+    def probe(self) -> None:
+        """The guest runs what it is sent and answers with what that said. DesktopFailure, type `guest_probe`, where not."""
+        self._probes += 1
+        word = f"legato-{self._probes}"
+        answer = self.execute(["echo", word], PROBE_S)
+        if answer.rc != 0 or answer.stdout.strip() != word:
+            raise DesktopFailure("guest_probe", f"asked to echo {word!r} the guest answered {answer}")
+
+    def offers(self, route: str) -> bool:
+        """Whether this guest's server is ours and has `route`; OSWorld's answers 404."""
+        return self.call("GET", route, PROBE_S)[0] == 200
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._line.close()
+
+
+def ran(status: int, answer: bytes) -> Ran:
+    """An answer of /execute. DesktopFailure where it is none that the route gives."""
+    if cannot_start("/execute", status, answer):
+        return Ran(NOT_STARTED, "", str(json.loads(answer)["message"]))
+    if status != 200:
+        raise DesktopFailure("guest_refused", f"/execute was answered {status}: {answer[:200]!r}")
+    return read_ran(read_json("/execute", answer))
+
+
+def read_ran(said: dict[str, Any]) -> Ran:
+    """What a command did, from the guest's words. DesktopFailure where they do not say it."""
+    rc = said.get("returncode")
+    if not isinstance(rc, int):
+        raise DesktopFailure("bad_body", f"a command was answered with {str(said)[:200]}")
+    return Ran(rc, str(said.get("output") or ""), str(said.get("error") or ""))
+
+
+def cannot_start(route: str, status: int, answer: bytes) -> bool:
+    """Whether an answer is the guest's word that it cannot start a command.
+
+    OSWorld's server has no other status for that than 500. The policy may have removed the file, or never made it:
+    it is a "no", not a broken desktop.
+    """
+    if status != 500 or not route.endswith(("/execute", "/launch")):
+        return False
+    try:
+        said = json.loads(answer)
+    except ValueError:
+        return False
+    return isinstance(said, dict) and bool(_CANNOT_START.match(str(said.get("message"))))
+
+
+def read_json(route: str, answer: bytes) -> dict[str, Any]:
+    """The JSON object of a body. DesktopFailure, type `bad_body`, where it is none."""
+    try:
+        said = json.loads(answer)
+    except ValueError:
+        raise DesktopFailure("bad_body", f"{route} was answered with no JSON: {answer[:200]!r}") from None
+    if not isinstance(said, dict):
+        raise DesktopFailure("bad_body", f"{route} was answered with a {type(said).__name__}")
+    return said
