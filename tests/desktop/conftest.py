@@ -5,6 +5,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 import pytest
+from container_desktops import desktop_image, engine
+
+__all__ = ["desktop_image", "engine"]
 
 HERE = find_spec("desktop_env") is not None
 

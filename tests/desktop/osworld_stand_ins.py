@@ -15,7 +15,7 @@ from typing import Any
 
 LIBRARIES = frozenset(
     {
-        *("acoustid", "backoff", "borb", "bs4", "cv2", "dashscope", "docx", "easyocr", "fastdtw", "fitz", "formulas"),
+        *("acoustid", "borb", "bs4", "cv2", "dashscope", "docx", "easyocr", "fastdtw", "fitz", "formulas"),
         *("google", "imagehash", "librosa", "mutagen", "odf", "openai", "openpyxl", "pandas", "pdfplumber"),
         *("playwright", "pptx", "pydrive", "pypdf", "PyPDF2", "rapidfuzz", "scipy", "skimage", "tldextract"),
         *("xmltodict", "yaml"),

@@ -1,0 +1,81 @@
+"""Which windows is a task's start waited for?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from legato_rl.workers.desktop.windows import UNWANTED, Window, expected_windows, parse_windows
+
+
+def setup(*steps: dict[str, Any]) -> dict[str, Any]:
+    """A task with these steps."""
+    return {"config": list(steps)}
+
+
+def launch(command: Any) -> dict[str, Any]:
+    """A step that launches."""
+    return {"type": "launch", "parameters": {"command": command}}
+
+
+def test_a_listing() -> None:
+    """Class and title of each window; a window without a title has none."""
+    text = "0x01  0 mousepad.Mousepad  host  a note - Mousepad\n0x02 -1 tint2.Tint2 host\nnonsense\n"
+    assert parse_windows(text) == [Window("mousepad.Mousepad", "a note - Mousepad"), Window("tint2.Tint2", "")]
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (["google-chrome", "--remote-debugging-port=1337"], ["google-chrome"]),
+        (["/usr/bin/thunderbird"], ["thunderbird"]),
+        ("VLC_VERBOSE=-1 vlc --no-audio x.mp4", ["vlc"]),
+        (["socat", "tcp-listen:9222"], []),
+        (["python", "-m", "http.server"], []),
+        (["soffice", "--headless", "--convert-to", "pdf", "a.odt"], []),
+        (["code", "--install-extension", "x"], []),
+        ("mousepad 'unclosed", ["mousepad"]),
+        ("", []),
+    ],
+)
+def test_what_is_launched(command: Any, what: list[str]) -> None:
+    """Known programs with a window; others are not waited for."""
+    assert [expected.what for expected in expected_windows(setup(launch(command)))] == what
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"type": "close_window", "parameters": {"window_name": "x"}},
+        {"type": "execute", "parameters": {"command": ["pkill", "chrome"]}},
+        {"type": "command", "parameters": {"command": "killall gimp"}},
+    ],
+)
+def test_a_setup_that_ends_programs(step: dict[str, Any]) -> None:
+    """What it launched may be gone by its own doing."""
+    assert expected_windows(setup(launch(["gimp"]), step)) == []
+
+
+@pytest.mark.parametrize(
+    ("title", "met"), [("budget.xlsx - LibreOffice Calc", True), ("BUDGET - Calc", True), ("other - Calc", False)]
+)
+def test_what_is_opened(title: str, met: bool) -> None:
+    """The file's name, or its stem, is in a title."""
+    (expected,) = expected_windows(setup({"type": "open", "parameters": {"path": "/home/user/Budget.xlsx"}}))
+    assert expected.met([Window("libreoffice.libreoffice-calc", title)]) is met
+
+
+def test_a_class_is_met() -> None:
+    """Whatever its title."""
+    (expected,) = expected_windows(setup(launch(["google-chrome"])))
+    assert expected.met([Window("Navigator.Google-chrome", "New Tab")])
+    assert not expected.met([Window("xterm.XTerm", "chrome")])
+
+
+@pytest.mark.parametrize(
+    ("title", "unwanted"), [("Document Recovery", True), ("“Files” is not responding", True), ("a.txt", False)]
+)
+def test_windows_that_are_in_the_way(title: str, unwanted: bool) -> None:
+    """They come up by themselves."""
+    assert bool(UNWANTED.search(title)) is unwanted
