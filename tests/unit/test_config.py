@@ -108,6 +108,8 @@ def test_a_run_setting_that_is_wrong(field: str, value: object) -> None:
         ({"deadlines": {"lunch": 1}}, "deadlines.lunch"),
         ({"deadlines": {"act": 0}}, "deadlines.act is 0: "),
         ({"screen_size": (10, 10)}, "screen_size.0 is 10: "),
+        ({"ram_gb": 0}, "ram_gb is 0: "),
+        ({"cpus": 0.5}, "cpus is 0.5: "),
         ({"ready_signal": False}, "fixed_wait is missing"),
         ({"fixed_wait": 2.0}, "fixed_wait has no effect with the ready signal on"),
         ({"backends": "fake"}, "backends is unknown here: correct the name or leave it out"),
@@ -179,3 +181,25 @@ def test_settings_survive_their_file() -> None:
     assert settings.desktop.deadline("act") == 2.0
     assert settings.desktop.deadline("evaluate") == 600.0
     assert settings.desktop.deadline("policy") is None
+
+
+@pytest.mark.parametrize(
+    ("agent", "backend", "osworld"),
+    [
+        ("auto", "osworld", True),
+        ("auto", "container", False),
+        ("auto", "fake", False),
+        ("own", "osworld", False),
+        ("osworld", "container", True),
+    ],
+)
+def test_whose_agent(agent: str, backend: str, osworld: bool) -> None:
+    """OSWorld's own on OSWorld's own desktops, unless something else is said."""
+    assert Settings(policy=POLICY, desktop=DesktopConfig(backend=backend), agent=agent).osworld_agent is osworld
+
+
+def test_a_guests_password_reaches_its_worker() -> None:
+    """Through run.json, which is the user's alone; it is in no repr."""
+    desktop = DesktopConfig(backend="osworld", client_password="sesame")
+    assert "sesame" not in repr(desktop)
+    assert DesktopConfig.model_validate_json(desktop.model_dump_json()) == desktop

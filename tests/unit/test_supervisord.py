@@ -103,3 +103,14 @@ def test_each_desktop_has_its_files() -> None:
     """Hundreds of workers need more descriptors than the usual limit."""
     few, many = (int(parsed(conf(desktops=n))["supervisord"]["minfds"]) for n in (1, 400))
     assert many - few >= 399 * 3
+
+
+def test_workers_with_an_interpreter_of_their_own() -> None:
+    """Only they run with it, as a module; the key is kept from them all the same."""
+    text = render(
+        Path("/r/un"), Path("/tmp/legato-x"), Path("/r/un/logs"), Path("/venv/bin"), 3, Path("/"), Path("/os world/python")
+    )
+    parser = parsed(text)
+    start = ["/usr/bin/env", "-u", KEY_VARIABLE]
+    assert command(parser, "worker") == [*start, "/os world/python", "-m", "legato_rl.workers.main", "/r/un"]
+    assert command(parser, "broker") == [*start, "/venv/bin/legato-rl-broker", "/r/un"]
