@@ -1,4 +1,4 @@
-"""Who holds the prepared interpreter? Starts the user's hand, gives it one command at a time, and starts it anew when it dies."""
+"""Who holds the prepared interpreter? Starts the hand, gives it one command at a time, starts it anew when it dies."""
 
 from __future__ import annotations
 

@@ -13,8 +13,9 @@ from . import clock
 from .hands import Hands
 from .identity import User
 from .processes import Key, end_strangers, processes, strangers
+from .run import run
 from .tree import Tree, names, remove
-from .xstate import XState, connect, put_back, read_state
+from .xstate import XState, connect, layout_command, put_back, read_state
 
 BACKGROUND = 0x305070
 """The root window's colour, as the session sets it."""
@@ -30,6 +31,7 @@ READ_ONCE = (".config/openbox", ".config/tint2", ".config/gtk-3.0", ".config/gtk
 """Files of the session's own programs, which live through a reset with what they have read."""
 TOLD = 20
 """Names that are told of each kind of what is left."""
+LAYOUT_S = 10.0
 SETTLE_S = 0.25
 """Seconds that window manager and X server get to follow."""
 
@@ -102,6 +104,8 @@ class Resetter:
             lap("temporary")
             display = connect(self._user.env["DISPLAY"])
             try:
+                if command := layout_command(read_state(display), baseline.x):
+                    run(self._user, command, shell=False, timeout=LAYOUT_S)
                 put_back(display, baseline.x, BACKGROUND)
             finally:
                 display.close()

@@ -93,6 +93,19 @@ def _place(display: Any, root: Any, name: str) -> int:
     return int(value.value[0]) if value and len(value.value) else -1
 
 
+def layout_command(now: XState, wanted: XState) -> list[str] | None:
+    """What lays the keyboard as in `wanted`, where it is laid otherwise. It compiles the whole map anew: `put_back` writes a
+    map key by key, which keeps the widths and groups of the layout that is there.
+    """
+    keyboard = [name for name in ("keymap", "modifiers", "properties") if getattr(now, name) != getattr(wanted, name)]
+    names = next((data for name, _, _, data in wanted.properties if name == "_XKB_RULES_NAMES"), None)
+    if not keyboard or names is None:
+        return None
+    rules, model, layout, variant, options = [part.decode() for part in (*names.split(b"\0"), *[b""] * 5)[:5]]
+    command = ["setxkbmap", "-rules", rules, "-model", model, "-layout", layout, "-variant", variant, "-option", ""]
+    return [*command, "-option", options] if options else command
+
+
 def put_back(display: Any, wanted: XState, background: int) -> None:
     """Bring the X server to `wanted` as far as it can be asked to, and paint the root window `background` (0xRRGGBB)."""
     root, now = display.screen().root, read_state(display)
