@@ -12,6 +12,7 @@ from typing import Literal
 
 from legato_rl.broker.groups import Groups, UnknownTransition
 from legato_rl.broker.roster import HealthChange, Roster, Worker
+from legato_rl.broker.tokens import BootTokens
 from legato_rl.config import Settings
 from legato_rl.records import DESKTOP_OUTCOMES, Outcome, RolloutKey, StopReason
 from legato_rl.rundir import TaskSpec
@@ -56,6 +57,7 @@ class Core:
         closing = settings.group if settings.close == "first" else None
         self.groups = Groups(self.run_id, settings.group, closing)
         self.roster = Roster()
+        self.tokens = BootTokens(settings.boots_at_once)
         self._tasks = {task.group_id: task for task in self.tasks}
         for task in self.tasks:
             self.groups.add(task.group_id, settings.attempts)
@@ -70,6 +72,7 @@ class Core:
     def beat(self, beat: Beat, now: float) -> Order:
         """A worker beat: the order that answers it."""
         worker, lost, changes = self.roster.beat(beat, now)
+        self.tokens.ask(worker.name, beat.boot_ask)
         self._changed(changes)
         if lost is not None:
             self.groups.lose(lost)
@@ -83,7 +86,10 @@ class Core:
         return self.order(worker, now)
 
     def order(self, worker: Worker, now: float) -> Order:
-        """What `worker` should hold, as its last beat and the run stand."""
+        """What `worker` should hold, as its last beat and the run stand, and whether it may boot."""
+        return self._held(worker, now).model_copy(update={"may_boot": self.tokens.granted.get(worker.name, 0)})
+
+    def _held(self, worker: Worker, now: float) -> Order:
         beat = worker.beat
         holding = beat.holds
         if holding is None:
@@ -132,6 +138,7 @@ class Core:
     def lost_desktop(self, name: str, reason: str) -> None:
         """The supervisor gave a worker up."""
         lost, changes = self.roster.put_out(name, reason)
+        self.tokens.release(name)
         if lost is not None:
             self.groups.lose(lost)
         self._changed(changes)
@@ -140,6 +147,9 @@ class Core:
         """Time passed."""
         for key in self.roster.silences(now):
             self.groups.lose(key)
+        for worker in self.roster.workers.values():
+            if worker.silent:
+                self.tokens.release(worker.name)
         if self.state == "running" and self.roster.out >= self.settings.desktops:
             self.stop("no desktop is left: see desktops.jsonl and the workers' logs", now)
         if self.state == "stopping" and (now >= self._grace_until or not self._grading()):

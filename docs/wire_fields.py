@@ -66,6 +66,8 @@ MEANINGS: dict[str, str] = {
     "drop": "end the held try without a row",
     "rebuild": "the number of the desktop that is to be built, counted as `built` counts; 0 asks for none",
     "leave": "exit once nothing is held",
+    "boot_ask": "the number of the boot or revert that the worker waits for or does; 0 where it does none",
+    "may_boot": "the number of the boot that may go on; 0 where none may",
     "ProxyBeat.state": "whether calls are admitted to the model server",
     "queued": "model calls that wait",
     "running": "model calls that are at the server",

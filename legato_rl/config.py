@@ -185,6 +185,10 @@ class DesktopConfig(Frozen):
         return self.deadlines.get(phase, DEADLINES.get(phase))
 
 
+BOOTS_AT_ONCE = 8
+"""OSWorld's desktops that boot at once unless something else is said."""
+
+
 class Settings(Frozen):
     """Everything that one run was asked to do, resolved. Part of `run.json`; the key is not in it."""
 
@@ -197,6 +201,8 @@ class Settings(Frozen):
     max_inflight: Annotated[int, Field(ge=1)] | None = None
     rollout_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     env_retries: Annotated[int, Field(ge=0)] = 1
+    max_booting: Annotated[int, Field(ge=1)] | None = None
+    """Desktops that boot or revert at once; by default BOOTS_AT_ONCE of OSWorld's and any number of others."""
     close: Literal["first", "all"] = "first"
     agent: Literal["auto", "own", "osworld"] = "auto"
     """Who builds prompts: the project's own agent, or the checkout's; `auto` is the checkout's for the backend osworld."""
@@ -212,6 +218,11 @@ class Settings(Frozen):
             super().__init__(**fields)
         except ValidationError as error:
             raise ConfigError(one_sentence(error)) from None
+
+    @property
+    def boots_at_once(self) -> int | None:
+        """Desktops that may boot or revert at once; None where any number may."""
+        return self.max_booting or (BOOTS_AT_ONCE if self.desktop.backend in ("osworld", "container") else None)
 
     @property
     def osworld_agent(self) -> bool:

@@ -50,11 +50,11 @@ class Assignment(Part):
 
 
 class Beat(Message):
-    """worker -> broker: how the worker is and what it holds, repeated every second or so, at once on a change. Idempotent.
+    """worker -> broker: how the worker is and what it holds, every second or so and at once on a change. Idempotent.
 
     `boot` is random per process: a new one means that what the old one held is lost. `ready`: the desktop passed its
-    self-check and the last row is stored, so a new try may be held. `stored` is the last key that was seen stored.
-    `built` counts the desktops this process built, `build_failures` those that did not pass the self-check.
+    self-check and the last row is stored, so a new try may be held. `stored` is the last key that was seen stored, `built`
+    counts desktops, `build_failures` those that failed the self-check; `boot_ask` numbers a boot or revert that waits or runs.
     """
 
     worker: str
@@ -66,13 +66,14 @@ class Beat(Message):
     built: int
     build_failures: int
     message: str = ""
+    boot_ask: int = 0
 
 
 class Order(Message):
     """broker -> worker: what the worker should hold; the answer to a beat, also sent early. Idempotent.
 
     `assign` repeats until it is held. `stop` ends the held try in a row, `drop` ends it without one. `rebuild` asks for
-    desktop number `rebuild` (so that a repeat asks for no second one). `leave`: exit when nothing is held.
+    desktop number `rebuild`, so a repeat asks for no second one; boot number `may_boot` may go on. `leave`: exit when idle.
     """
 
     boot: str
@@ -82,6 +83,7 @@ class Order(Message):
     drop: bool = False
     rebuild: int = 0
     leave: bool = False
+    may_boot: int = 0
 
 
 class ProxyBeat(Message):

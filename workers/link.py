@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from legato_rl.clock import Clock
@@ -55,6 +57,9 @@ class _State:
     stop: StopReason | None = None
     drop: bool = False
     rebuild: int = 0
+    boots: int = 0
+    boot_ask: int = 0
+    may_boot: int = 0
     leave: bool = False
     quit: bool = False
 
@@ -136,6 +141,28 @@ class Link:
             state.ready = False
         self._changed.ring()
 
+    @contextmanager
+    def boot_token(self) -> Iterator[None]:
+        """Boot or revert a desktop inside of this: it waits until the broker lets one more boot (or the process is to end)."""
+        with self._lock:
+            state = self._state
+            state.boots += 1
+            number = state.boot_ask = state.boots
+        self._changed.ring()
+        try:
+            while not self._may_boot(number) and not self.quit_.asked:
+                wait([self.news], 1.0)
+                self.news.clear()
+            yield
+        finally:
+            with self._lock:
+                self._state.boot_ask = 0
+            self._changed.ring()
+
+    def _may_boot(self, number: int) -> bool:
+        with self._lock:
+            return self._state.may_boot == number
+
     def wants_rebuild(self) -> bool:
         """Whether the broker ordered a desktop that is not built yet."""
         with self._lock:
@@ -193,7 +220,7 @@ class Link:
     def _told(beat: Beat) -> tuple[object, ...]:
         # A change of these is told at once; the phase of the moment waits for the next beat.
         holds = beat.holds
-        return beat.ready, beat.stored, beat.built, holds and (holds.key, holds.lease, holds.past_actions)
+        return beat.ready, beat.stored, beat.built, beat.boot_ask, holds and (holds.key, holds.lease, holds.past_actions)
 
     def _beat(self) -> Beat:
         with self._lock:
@@ -217,6 +244,7 @@ class Link:
                 built=state.built,
                 build_failures=state.build_failures,
                 message=state.message,
+                boot_ask=state.boot_ask,
             )
 
     def _obey(self, order: Order) -> None:
@@ -224,7 +252,7 @@ class Link:
             return
         with self._lock:
             state = self._state
-            before = (state.stop, state.drop, state.assigned, state.rebuild, state.leave)
+            before = (state.stop, state.drop, state.assigned, state.rebuild, state.leave, state.may_boot)
             if order.held is not None and order.held == state.holds:
                 # A stop stays until the try ends; a late order about an earlier try changes nothing.
                 state.stop = state.stop or order.stop
@@ -232,8 +260,8 @@ class Link:
             if order.assign is not None and state.ready and state.holds is None and order.assign.key != state.stored:
                 state.assigned = order.assign
             state.rebuild = max(state.rebuild, order.rebuild)
-            state.leave = order.leave
-            changed = before != (state.stop, state.drop, state.assigned, state.rebuild, state.leave)
+            state.leave, state.may_boot = order.leave, order.may_boot
+            changed = before != (state.stop, state.drop, state.assigned, state.rebuild, state.leave, state.may_boot)
         if changed:
             self.news.ring()
 

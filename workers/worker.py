@@ -61,9 +61,16 @@ class Worker:
 
     def _build(self, quit_: Quit) -> None:
         self._close()
-        self.link.phase("booting")
+        limited = self.run_file.settings.boots_at_once is not None
         try:
-            self._desktop = self.build_desktop()
+            with self.link.boot_token() if limited else contextlib.nullcontext():
+                if quit_.asked:
+                    return
+                self.link.phase("booting")
+                self._desktop = self.build_desktop()
+            if limited and hasattr(self._desktop, "boot_token"):
+                # A desktop that boots again by itself, for a revert, waits its turn too.
+                self._desktop.boot_token = self.link.boot_token
             self._desk().observe()
         except Exception as error:
             log.exception("the desktop did not pass its self-check")

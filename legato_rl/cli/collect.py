@@ -58,6 +58,9 @@ where = _group(
     click.option("--client-password", default="", metavar="WORD", help="Password of the guest's user.  [default: OSWorld's]"),
     click.option("--proxy", type=click.Path(path_type=Path), metavar="FILE", help="OSWorld's file of proxies."),
     click.option("--desktops", type=int, default=4, metavar="N", help="Worker processes, one desktop each."),
+    click.option(
+        "--max-booting", type=int, metavar="N", help="Desktops that boot or revert at once.  [default: 8 of OSWorld's]"
+    ),
     click.option("--screen", default="1920x1080", metavar="WxH", help="Screen size in pixels."),
     click.option("--no-ready-signal", is_flag=True, help="Baseline: wait --fixed-wait seconds instead."),
     click.option("--fixed-wait", type=float, metavar="S", help="Seconds to wait without the ready signal."),
@@ -124,6 +127,7 @@ def collect(**options: Any) -> None:
         for name in (
             "desktops",
             "agent",
+            "max_booting",
             "group",
             "oversample",
             "close",

@@ -46,9 +46,17 @@ class Env:
         self.is_environment_used = False
         self.cache_dir_base = ""
         self.fails = False
+        self.booted = False
+        """A revert came since the last setup."""
 
-    def reset(self, task_config: dict[str, Any]) -> None:
-        self.reverted.append(self.is_environment_used)
+    def reset(self, task_config: dict[str, Any] | None) -> None:
+        if task_config is None:
+            assert self.is_environment_used
+            self.booted = True
+            return
+        self.reverted.append(self.booted)
+        self.booted = False
+        assert not self.is_environment_used
         assert "legato" not in task_config
         if self.fails:
             raise RuntimeError("Setup step 1 failed")

@@ -6,8 +6,8 @@ One DesktopEnv is kept up between rollouts. `OSWorldDesktop` is the backends `os
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from legato_rl.clock import SYSTEM_CLOCK, Clock
@@ -35,6 +35,8 @@ class OSWorldDesktop:
     """A Desktop (the protocol). `clock` is the time that it waits by."""
 
     clock: Clock = SYSTEM_CLOCK
+    boot_token: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered around every boot but the first; its worker makes it wait until one more desktop may boot."""
 
     def __init__(self, config: DesktopConfig, name: str) -> None:
         self.config = config
@@ -68,7 +70,7 @@ class OSWorldDesktop:
             self.resets.dirty(f"{self._guest.screenshots} screenshots")
         folder = self._cache.begin(task["legato"]["rollout_id"], task)
         with self._noted("reset"):
-            self.resets.reset(task, folder)
+            self.resets.reset(task, folder, self.boot_token)
             self._meet()
             self.resets.cleaner = self._cleaner
         self._cache.keep()

@@ -10,6 +10,8 @@ import json
 import logging
 import re
 from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,6 +46,9 @@ def why_revert(task: dict[str, Any], domain: str | None, dirty: str, fast: bool)
     return ""
 
 
+BootToken = Callable[[], AbstractContextManager[None]]
+
+
 class Resets:
     """The resets of one desktop. `counts` tells how many took which way, and why."""
 
@@ -58,8 +63,11 @@ class Resets:
         """The desktop is in no known state: the next reset is a revert, because of `reason`."""
         self._dirty = self._dirty or reason
 
-    def reset(self, task: dict[str, Any], cache: Path) -> None:
-        """Bring the desktop to the start of `task`, its files below `cache`. DesktopFailure where that did not work."""
+    def reset(self, task: dict[str, Any], cache: Path, boot_token: BootToken = nullcontext) -> None:
+        """Bring the desktop to the start of `task`, its files below `cache`. DesktopFailure where that did not work.
+
+        A revert is done inside of `boot_token()`.
+        """
         revert = why_revert(task, task.get("legato", {}).get("domain"), self._dirty, self._fast)
         if self._untouched and not self._dirty:
             way = "booted"
@@ -73,9 +81,13 @@ class Resets:
         # From here on until the setup has ended well, nobody knows what is on the desktop.
         self._dirty, self._untouched = "the setup did not end well", False
         env = self.env
-        env.is_environment_used = way in ("revert", "escalated")
         env.cache_dir_base = str(cache)
         with self._watch.on(env.vm_ip, int(env.server_port), programs(env)):
+            if way in ("revert", "escalated"):
+                with boot_token():
+                    env.is_environment_used = True
+                    self._env_reset("boot", None)
+            env.is_environment_used = False
             self._set_up(task)
         self._dirty = ""
 
@@ -90,16 +102,19 @@ class Resets:
         return f"the fast reset left {', '.join(left[:5])}" if left else ""
 
     def _set_up(self, task: dict[str, Any]) -> None:
-        try:
-            self.env.reset(task_config={key: value for key, value in task.items() if key != "legato"})
-        except DesktopFailure:
-            raise
-        except Exception as error:
-            self._watch.check()
-            kind = "download" if self._watch.outside else "setup"
-            raise DesktopFailure(kind, f"{error}") from error
-        self._watch.check()
+        self._env_reset("setup", {key: value for key, value in task.items() if key != "legato"})
         refused = [no.text for no in self._watch.noes if no.plain]
         if refused:
             # No policy has acted yet: what the guest refuses now was never set up.
             raise DesktopFailure("setup_refused", refused[0])
+
+    def _env_reset(self, what: str, task: dict[str, Any] | None) -> None:
+        """DesktopEnv.reset, whose every fault is a DesktopFailure."""
+        try:
+            self.env.reset(task_config=task)
+        except DesktopFailure:
+            raise
+        except Exception as error:
+            self._watch.check()
+            raise DesktopFailure("download" if self._watch.outside else what, f"{error}") from error
+        self._watch.check()
