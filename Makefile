@@ -15,7 +15,7 @@ TREE := .mypy_cache/tree
 BENCHES := efficiency step_cost proxy sink
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-vllm lint bench docs clean
+.PHONY: help demo test test-desktop test-vllm lint bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -29,8 +29,12 @@ demo: $(INSTALLED) ## the main job on fake desktops and the bundled policy serve
 	@printf '  %-16s %s\n' rollouts.jsonl 'one graded rollout a line' train.jsonl 'one training step a line' \
 	    summary.json 'what profile shows' messages/ 'each message once' images/ 'each screenshot once' logs/ 'one log a process'
 
-test: $(INSTALLED) ## all tests but those that need a real vLLM
-	$(BIN)/python -m pytest -m "not vllm" --durations=10
+test: $(INSTALLED) ## all tests but those that need a real vLLM or a Docker engine
+	$(BIN)/python -m pytest -m "not vllm and not desktop" --durations=10
+
+test-desktop: $(INSTALLED) ## the tests on container desktops with OSWorld's own package (first run: builds both, under ~/.cache)
+	$(BIN)/python -m pytest tests/container -m desktop --durations=10
+	python=$$($(BIN)/python tests/desktop/install_osworld.py) && "$$python" -m pytest tests/desktop -m desktop --durations=10
 
 test-vllm: $(INSTALLED) ## the tests against a real vLLM on CPU (first run: installs it, 2.5 GB, under ~/.cache)
 	$(BIN)/python tests/vllm/install_vllm.py
