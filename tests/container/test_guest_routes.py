@@ -120,6 +120,8 @@ def test_windows(site: Site) -> None:
     assert site.form("/window_size", app_class_name="no-such").status_code == 500
     assert site.post("/setup/open_file").status_code == 400
     assert site.post("/setup/open_file", path="no/such/file").status_code == 404
+    site.run("head -c 100 /dev/urandom > noise.xyz")
+    assert site.post("/setup/open_file", path="noise.xyz").status_code == 500
 
 
 def test_launch(site: Site) -> None:

@@ -16,7 +16,7 @@ from legato_rl.errors import ConfigError
 from legato_rl.workers.desktop.guest import Guest
 from legato_rl.workers.desktop.owners import labels, reap, remove
 
-ENGINE_S = 60.0
+ENGINE_S = 60
 """Seconds of one call of the engine."""
 BOOT_S = 60.0
 """Seconds from the start of a container to a desktop that is drawn and answers."""

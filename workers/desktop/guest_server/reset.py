@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import threading
 from contextlib import suppress
@@ -21,7 +22,7 @@ BACKGROUND = 0x305070
 """The root window's colour, as the session sets it."""
 TMP = ("/tmp", "/var/tmp", "/dev/shm", "/run/user")
 SYSTEM = (
-    *("/etc", "/opt", "/root", "/srv", "/var", "/run/sudo", "/usr/local", "/usr/bin", "/usr/sbin"),
+    *("/etc", "/opt", pwd.getpwuid(0).pw_dir, "/srv", "/var", "/run/sudo", "/usr/local", "/usr/bin", "/usr/sbin"),
     *("/usr/share/applications", "/usr/share/glib-2.0", "/usr/share/mime"),
 )
 """What only root can change. A change there is told, not undone."""

@@ -75,7 +75,7 @@ def run(user: User, command: list[str] | str, *, shell: bool, timeout: float, me
         return captures.ended(process.returncode)
 
 
-def launch(user: User, command: list[str] | str, *, shell: bool) -> None:
+def launch(user: User, command: list[str] | str, *, shell: bool) -> subprocess.Popen[bytes]:
     """Start `command` as `user` and leave it alone. OSError where it cannot be started."""
     process = subprocess.Popen(
         command,
@@ -88,3 +88,4 @@ def launch(user: User, command: list[str] | str, *, shell: bool) -> None:
     )
     # somebody must wait for it, else its zombie stays
     threading.Thread(target=process.wait, name="wait", daemon=True).start()
+    return process

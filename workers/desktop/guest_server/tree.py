@@ -49,7 +49,7 @@ def read(path: str) -> Entry:
     content = b""
     if kind == stat.S_IFREG:
         with open(path, "rb") as file:
-            content = hashlib.file_digest(file, "sha256").digest()  # type: ignore[attr-defined]  # Python 3.11
+            content = hashlib.sha256(file.read()).digest()
     elif kind == stat.S_IFLNK:
         content = os.readlink(path).encode("utf-8", "surrogateescape")
     attributes: list[tuple[str, bytes]] = []

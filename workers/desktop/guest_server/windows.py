@@ -85,7 +85,7 @@ class Windows:
         if not there and not program:
             return failed(f"File not found or not in PATH: {asked}", 404)
         try:
-            launch(self._user, ["xdg-open", path] if there else [str(program)], shell=False)
+            opener = launch(self._user, ["xdg-open", path] if there else [str(program)], shell=False)
         except OSError as error:
             return failed(f"Failed to open {asked}: {error}")
         wanted = title_pattern(os.path.basename(path))
@@ -95,6 +95,8 @@ class Windows:
                 if wanted.search(window.title):
                     self._wmctrl("-i", "-a", hex(window.id))
                     return as_text("File opened and window activated successfully")
+            if opener.poll():
+                return failed(f"Nothing opens {asked}: {opener.args!r} ended with {opener.returncode}")
             sleep(LOOK_S)
         return failed(f"No window for {asked} in {OPEN_S:g} seconds")
 
