@@ -62,11 +62,13 @@ class Guest:
 
         `body` is sent as JSON. A kept connection may be stale, and what was sent on it cannot be sent again.
         """
-        headers = {"Connection": "close"}
-        data = None
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-            data = json.dumps(body).encode()
+        if body is None:
+            return self.send(method, route, seconds, None, {})
+        return self.send(method, route, seconds, json.dumps(body).encode(), {"Content-Type": "application/json"})
+
+    def send(self, method: str, route: str, seconds: float, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
+        """As `call`, with a body as it stands."""
+        headers = {**headers, "Connection": "close"}
         try:
             status, answer = self._line.call(method, self.origin + route, headers, data, seconds, None)
         except LineBroken as broken:
