@@ -142,7 +142,7 @@ class DesktopConfig(Frozen):
     provider: str = "docker"
     """OSWorld's provider of VMs: docker, vmware …; or `container`, which the backend `container` uses always."""
     path_to_vm: Path | None = None
-    """The VM's image. OSWorld downloads one (24 GB) into the current folder where none is named."""
+    """The VM's image; the provider docker needs it."""
     image: str = "legato-desktop:office"
     """The image of a container desktop."""
     ram_gb: Annotated[int, Field(ge=1, le=1024)] = 4

@@ -44,6 +44,8 @@ def check_backend(settings: Settings, tasks: list[TaskSpec]) -> None:
         _judge_tasks(json.loads(_ask(desktop, "legato_rl.workers.desktop.tasks_check", *checkout, given=json.dumps(entries))))
     if settings.osworld_agent:
         _ask(desktop, "legato_rl.workers.agent.checkout", *checkout)
+    if (desktop.backend, desktop.provider) == ("osworld", "docker"):
+        _find_image(desktop.path_to_vm)
 
 
 def _ask(desktop: DesktopConfig, module: str, *arguments: str, given: str = "") -> str:
@@ -62,10 +64,18 @@ def _ask(desktop: DesktopConfig, module: str, *arguments: str, given: str = "") 
         raise ConfigError(check.stdout.strip())
     if check.returncode != 0:
         last = check.stderr.strip().splitlines()[-1:] or [f"it ended with {check.returncode}"]
-        if desktop.osworld_python is not None and "legato_rl" in last[0] and "No module named" in last[0]:
-            raise ConfigError(f"osworld-python is {python!r}: it has no legato_rl; install this package there too")
+        if desktop.osworld_python is not None and "No module named" in last[0]:
+            raise ConfigError(f"osworld-python is {python!r}: {last[0]}; install this package there too")
         raise ConfigError(f"backend is {desktop.backend!r}: importing it fails with {last[0]}")
     return check.stdout
+
+
+def _find_image(path: Path | None) -> None:
+    """The VM's image is there: OSWorld would have every worker download 24 GB into the same file."""
+    if path is None:
+        raise ConfigError("vm is missing: name the file of OSWorld's VM image (Ubuntu.qcow2)")
+    if not path.is_file():
+        raise ConfigError(f"vm is {str(path)!r}: there is no such file; name OSWorld's VM image (Ubuntu.qcow2)")
 
 
 def _judge_tasks(found: dict[str, list[Any]]) -> None:

@@ -111,3 +111,33 @@ def test_a_backend_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(ConfigError) as error:
         check_backend(SETTINGS.model_copy(update={"desktop": desktop}), TASKS)
     assert str(error.value) == said
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (None, "vm is missing: name the file of OSWorld's VM image"),
+        ("no.qcow2", "vm is 'no.qcow2': there is no such file; name OSWorld's VM image"),
+    ],
+)
+def test_a_vm_without_its_image(monkeypatch: pytest.MonkeyPatch, path: str | None, said: str) -> None:
+    """Said before anything boots, where OSWorld itself is there."""
+    monkeypatch.setattr("legato_rl.run.prepare._ask", lambda *args, **kwargs: '{"faults": [], "drive": [], "proxy": []}')
+    desktop = SETTINGS.desktop.model_copy(update={"backend": "osworld", "path_to_vm": path and Path(path)})
+    with pytest.raises(ConfigError, match=said):
+        check_backend(SETTINGS.model_copy(update={"desktop": desktop}), TASKS)
+
+
+def test_an_interpreter_that_is_none(tmp_path: Path) -> None:
+    """One that is not there, and one that lacks this package."""
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    said = {
+        tmp_path / "none": "No such file or directory; name a Python interpreter",
+        bare: "No module named 'legato_rl'.*; install this package there too",
+    }
+    for python, sentence in said.items():
+        desktop = SETTINGS.desktop.model_copy(update={"backend": "container", "osworld_python": python})
+        with pytest.raises(ConfigError, match=f"osworld-python is '{python}': .*{sentence}"):
+            check_backend(SETTINGS.model_copy(update={"desktop": desktop}), TASKS)
