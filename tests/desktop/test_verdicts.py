@@ -52,6 +52,8 @@ def verdict(tmp_path: Path, guest: Guest, one: dict[str, Any], *actions: str) ->
         (done(output="no\n"), 0.0),
         (done(rc=1, error="no such thing"), 0.0),
         (as_json({"status": "error", "message": "[Errno 2] No such file or directory: 'answer'"}, 500), 0.0),
+        (as_json({"status": "error", "message": "'utf-8' codec can't decode byte 0xff in position 0"}, 500), 0.0),
+        (as_json({"status": "error", "message": "Command '['answer']' timed out after 120 seconds"}, 500), 0.0),
     ],
 )
 def test_a_command_that_is_graded(tmp_path: Path, said: Answer, reward: float) -> None:
@@ -99,6 +101,13 @@ def test_what_is_not_there(tmp_path: Path, func: str) -> None:
         commands={"^answer": done(rc=1), "platform.system": done(output="Linux\n"), "expanduser": done(output="/x\n")}
     )
     assert verdict(tmp_path, guest, task(func, **MISSING[func])) == 0.0
+
+
+def test_a_folder_in_the_files_place(tmp_path: Path) -> None:
+    """The guest cannot read it, and says so by a 500."""
+    said = as_json({"error": "Failed to serve file: [Errno 21] Is a directory: '/x'"}, 500)
+    one = task("check_json", result={"type": "vm_file", "path": "/x", "dest": "x"}, expected=RULE)
+    assert verdict(tmp_path, Guest(habits={"/file": [lambda: said]}), one) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,11 @@ _TYPES = {
     Break.CUT: "answer_lost",
     Break.CANCELLED: "answer_lost",
 }
-_CANNOT_START = re.compile(r"\[Errno (?:2|8|13|20)\]")
-"""No such file, no program, not allowed, no folder: Python's words for a command that cannot be started."""
+_COMMAND_NO = re.compile(r"\[Errno (?:2|7|8|13|20)\]|'utf-8' codec can't decode")
+"""No such file, too long, no program, not allowed, no folder: Python's words for a command that cannot be started; and for
+one whose output is no text."""
+_FILE_NO = re.compile(r".*\[Errno (?:13|20|21|36|40)\]")
+"""Not allowed, no folder, a folder, too long a name, links in a circle: there is no such file to be read."""
 
 
 @dataclass(frozen=True)
@@ -144,18 +147,22 @@ def read_ran(said: dict[str, Any]) -> Ran:
 
 
 def cannot_start(route: str, status: int, answer: bytes) -> bool:
-    """Whether an answer is the guest's word that it cannot start a command.
+    """Whether a 500 is the guest's word that it cannot do what it was asked: start that command, read that file.
 
-    OSWorld's server has no other status for that than 500. The policy may have removed the file, or never made it:
-    it is a "no", not a broken desktop.
+    OSWorld's server has no other status for that. The policy may have removed the file, or put a folder in its place: it
+    is a "no", not a broken desktop.
     """
-    if status != 500 or not route.endswith(("/execute", "/launch")):
+    if status != 500:
         return False
     try:
         said = json.loads(answer)
     except ValueError:
         return False
-    return isinstance(said, dict) and bool(_CANNOT_START.match(str(said.get("message"))))
+    if not isinstance(said, dict):
+        return False
+    if route == "/file":
+        return bool(_FILE_NO.match(str(said.get("error"))))
+    return route.endswith(("/execute", "/launch")) and bool(_COMMAND_NO.match(str(said.get("message"))))
 
 
 def read_json(route: str, answer: bytes) -> dict[str, Any]:
