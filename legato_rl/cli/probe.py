@@ -11,7 +11,7 @@ from rich.table import Table
 from legato_rl.config import FAKE_URL, PolicyConfig
 from legato_rl.errors import ConfigError, ExitCode
 from legato_rl.fake.server import FakePolicyServer
-from legato_rl.policy.probe import ProbeReport, probe
+from legato_rl.policy.offer import ProbeReport, probe
 
 _MARKS = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "off": "[yellow]off[/]", "unknown": "[yellow]unknown[/]"}
 

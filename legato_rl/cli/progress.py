@@ -83,7 +83,8 @@ class Display:
         groups, rewards = summary["groups"], summary["rewards"]
         mean = "" if rewards["mean"] is None else f", mean reward {rewards['mean']:.2f}"
         self._console.print(
-            f"{groups['closed']} of {groups['asked']} groups closed, {rewards['usable']} usable rollouts{mean}; written to {out}",
+            f"{groups['closed']} of {groups['asked']} groups closed, {rewards['usable']} usable rollouts{mean}; "
+            f"written to {out}",
             highlight=False,
             soft_wrap=True,
         )

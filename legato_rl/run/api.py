@@ -12,9 +12,9 @@ from typing import Any
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.config import FAKE_URL, DesktopConfig, PolicyConfig, Settings
 from legato_rl.control import ControlClient
-from legato_rl.errors import RunStopped
+from legato_rl.errors import LegatoError, RunStopped
 from legato_rl.export.profile import write_summary
-from legato_rl.policy.preflight import preflight
+from legato_rl.policy.readiness import preflight
 from legato_rl.run.fake_policy import fake_policy
 from legato_rl.run.follow import follow
 from legato_rl.run.prepare import check_backend, claim_folder, release_folder, sockets_folder, write_run
@@ -107,12 +107,12 @@ def _run(folder: RunDir, run: RunFile, policy: PolicyConfig, show: Callable[[Run
             raise
         except RunStopped:
             supervisor.stop()
-            write_summary(folder.root)
+            _sum_up(folder)
             raise
         finally:
             _end(supervisor)
     if status.state == "stopped":
-        write_summary(folder.root)
+        _sum_up(folder)
         raise RunStopped(f"the run stopped, resumable: {status.reason}")
 
 
@@ -126,8 +126,15 @@ def _interrupt(supervisor: Supervisor, control: ControlClient, folder: RunDir, s
     except KeyboardInterrupt:
         supervisor.kill()
     _end(supervisor)
-    if folder.rollouts.exists():
+    _sum_up(folder)
+
+
+def _sum_up(folder: RunDir) -> None:
+    """The summary of a run that ended early; where it cannot be written, that must not hide why the run ended."""
+    try:
         write_summary(folder.root)
+    except (LegatoError, OSError) as error:
+        log.error("summary.json cannot be written: %s", error)
 
 
 def _end(supervisor: Supervisor) -> None:

@@ -17,6 +17,7 @@ from legato_rl.clock import SYSTEM_CLOCK, iso
 from legato_rl.config import Settings
 from legato_rl.endpoints import address
 from legato_rl.errors import ConfigError
+from legato_rl.fake.layout import check_size
 from legato_rl.run.processes import child_environment, scripts_folder
 from legato_rl.rundir import RunDir, RunFile, TaskSpec
 from legato_rl.supervisord import render
@@ -33,6 +34,9 @@ def check_backend(settings: Settings) -> None:
         if desktop.osworld_path is None:
             raise ConfigError("osworld is missing: name an OSWorld checkout, or use another backend such as fake")
         find_examples(desktop.osworld_path)
+    if desktop.backend == "fake":
+        check_size(desktop.screen_size)
+        return
     command = [sys.executable, "-m", "legato_rl.backend", desktop.backend]
     check = subprocess.run(command, env=child_environment(None), capture_output=True, text=True, check=False)
     if check.returncode == ConfigError.exit_code and check.stdout.strip():

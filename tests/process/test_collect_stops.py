@@ -129,7 +129,7 @@ def test_a_server_that_stays_away_stops_the_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
     server = FakePolicyServer(FakePolicyConfig(latency=0.05))
     url = server.start()
-    options = ("--desktops", 2, "--group", 4, "--server-wait", 2, "--seed", 1, *policy_at(url))
+    options = ("--desktops", 2, "--group", 4, "--server-wait", 1, "--seed", 1, *policy_at(url))
     with collect(out, tasks_file(tmp_path, "a", "b"), *options) as cli:
         cli.wait_for("groups 1/2")
         below = cli.below()
