@@ -14,7 +14,17 @@ from legato_rl.errors import ConfigError
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Rate = Annotated[float, Field(ge=0, le=1)]
 Phase = Literal[
-    "booting", "idle", "reset", "wait_after_reset", "observe", "policy", "act", "wait_before_eval", "evaluate", "store"
+    "booting",
+    "idle",
+    "reset",
+    "wait_after_reset",
+    "observe",
+    "policy",
+    "act",
+    "wait_before_eval",
+    "evaluate",
+    "store",
+    "closing",
 ]
 """What a worker is doing; also the name of the phase in an error."""
 
@@ -126,6 +136,7 @@ DEADLINES: dict[Phase, float] = {
     "act": 180.0,
     "wait_before_eval": 120.0,
     "evaluate": 600.0,
+    "closing": 30.0,
 }
 """Seconds after which a worker ends itself, by phase. `policy` and `store` wait on peers, which may be away for long."""
 

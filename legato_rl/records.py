@@ -145,7 +145,10 @@ class StepResponse(Record):
 
 
 class ModelUse(Record):
-    """What a step's model call took. `seconds` is of the answered HTTP attempt, `queued_s` of waiting for a slot."""
+    """What a step's model call took. `seconds` is of the answered HTTP attempt.
+
+    `queued_s` is the time in which no attempt was under way: waiting for a slot, the server down or full, the run paused.
+    """
 
     seconds: float
     queued_s: float

@@ -57,12 +57,13 @@ class Upstream:
         `timeout_s` seconds bound this one attempt, all of it. `session_id` goes out as X-Session-ID. `token` names the
         call for `abort`; no two calls share one.
         """
+        answer = self.post(body, timeout_s, session_id, token)
         try:
-            return parse_completion(self.post(body, timeout_s, session_id, token))
+            return parse_completion(answer)
         except Aborted:
             raise UpstreamError(ABORTED) from None
         except PolicyError as error:
-            raise UpstreamError(Verdict(Action.FAIL, error.type, str(error))) from None
+            raise UpstreamError(Verdict(Action.FAIL, error.type, self.safe_words(error, answer))) from None
 
     def post(self, body: bytes | Pieces, timeout_s: float, session_id: str, token: Hashable = None) -> bytes:
         """As `post_chat`, but the 200 body as it came."""
@@ -74,7 +75,7 @@ class Upstream:
             raise self._failed(self._judge_break(error)) from None
         if status == 200:
             return answer
-        raise self._failed(judge(status, answer, healthy=status < 500 or self.health(HEALTH_S)))
+        raise self._failed(judge(status, self._clean(answer), healthy=status < 500 or self.health(HEALTH_S)))
 
     def get(self, path: str, timeout_s: float) -> tuple[int, bytes]:
         """Status and body of a GET below the base URL (`/models`), or below the server's root (`//version`).
@@ -118,8 +119,23 @@ class Upstream:
         return self._root + path[1:] if path.startswith("//") else self._base + path
 
     def _judge_break(self, error: LineBroken) -> Verdict:
-        healthy = error.broken is Break.TIMEOUT and self.health(HEALTH_S)
+        healthy = error.broken in (Break.CUT, Break.TIMEOUT) and self.health(HEALTH_S)
         return judge_break(error.broken, str(error), healthy)
+
+    def safe_words(self, error: PolicyError, answer: bytes) -> str:
+        """What is wrong with the 200 body `answer`, told without the key, should the server quote it back."""
+        clean = self._clean(answer)
+        if clean == answer:
+            return str(error)
+        try:
+            parse_completion(clean)
+        except PolicyError as told:
+            return str(told)
+        return f"the answer cannot be used ({error.type}), and it quotes the key"
+
+    def _clean(self, answer: bytes) -> bytes:
+        """An answer's bytes without the key, taken out before anything is cut from them."""
+        return answer.replace(self._key.encode(), b"[key]") if self._key else answer
 
     def _failed(self, verdict: Verdict) -> UpstreamError:
         """The verdict as an error; a server that quotes the key back is not passed on."""

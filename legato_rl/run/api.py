@@ -12,7 +12,7 @@ from typing import Any
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.config import FAKE_URL, DesktopConfig, PolicyConfig, Settings
 from legato_rl.control import ControlClient
-from legato_rl.errors import LegatoError, RunStopped
+from legato_rl.errors import LegatoError, RunStopped, SinkError
 from legato_rl.export.profile import write_summary
 from legato_rl.policy.readiness import preflight
 from legato_rl.run.fake_policy import fake_policy
@@ -83,7 +83,12 @@ def collect(
         if on_start:
             on_start(run)
         _run(folder, run, resolved.policy, on_status or (lambda status: None))
-    return write_summary(folder.root)
+    try:
+        return write_summary(folder.root)
+    except OSError as error:
+        raise SinkError(
+            f"{folder.summary} cannot be written ({error.strerror}): make space there, then profile the run"
+        ) from None
 
 
 def _with_server(settings: Settings, folder: RunDir, stack: ExitStack) -> Settings:

@@ -15,6 +15,8 @@ from legato_rl.wire import RunStatus
 
 LOOK_S = 0.5
 """Seconds between two looks."""
+LAST_WORD_S = 5.0
+"""Seconds to ask the broker once more, before a run is given up for its processes."""
 SILENT_S = 120.0
 """Seconds without a word of the broker after which the run is given up."""
 MOST_RESTARTS = 5
@@ -91,7 +93,7 @@ def follow(
                 gone = watch.look(states)
             except RunStopped:
                 # Workers leave when the run is over; the broker may have said so since it was asked.
-                status = control.status(wait_s=LOOK_S)
+                status = control.status(wait_s=LAST_WORD_S)
                 if status is not None and status.state in ("finished", "stopped"):
                     show(status)
                     return status

@@ -52,8 +52,9 @@ def test_a_call_that_the_proxy_refuses_fails_the_attempt() -> None:
     """A refusal is a bug on one side: said in the row, not waited for."""
     with stage(ScriptedDesktop()) as scene:
         scene.give()
-        _, received = scene.call()
-        scene.tell(received, Refused(about="CallAsk", reason="params hold messages"))
+        ask, received = scene.call()
+        scene.tell(received, Refused(about="CallAsk", of="another call", reason="stale"))
+        scene.tell(received, Refused(about="CallAsk", of=ask.ident(), reason="params hold messages"))
         row = scene.store(Status.ERROR)
     assert (row["outcome"], row["error"]["type"]) == ("policy_failed", "proxy_refused")
 
