@@ -23,7 +23,7 @@ def load_backend(backend: str) -> type[Any]:
     name = BUILT_IN.get(backend, backend)
     module_name, colon, class_name = name.partition(":")
     if not colon or not module_name or not class_name:
-        raise ConfigError(f"backend is {backend!r}: it must be osworld, fake or package.module:Class")
+        raise ConfigError(f"backend is {backend!r}: it must be fake, or a class of your own as package.module:Class")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -32,10 +32,12 @@ def load_backend(backend: str) -> type[Any]:
         raise ConfigError(f"backend is {backend!r}: {error}; install it or correct the name") from None
     desktop = getattr(module, class_name, None)
     if not isinstance(desktop, type):
-        raise ConfigError(f"backend is {backend!r}: {module_name} has no class {class_name}")
+        raise ConfigError(f"backend is {backend!r}: {module_name} has no class {class_name}; correct the name")
     for method in DESKTOP_METHODS:
         if not callable(getattr(desktop, method, None)):
-            raise ConfigError(f"backend is {backend!r}: {class_name} lacks the method {method} of the Desktop protocol")
+            raise ConfigError(
+                f"backend is {backend!r}: {class_name} lacks the method {method} of the Desktop protocol; add it (docs/desktops.md)"
+            )
     return desktop
 
 

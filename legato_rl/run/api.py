@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from legato_rl.clock import SYSTEM_CLOCK
+from legato_rl.clock import SYSTEM_CLOCK, iso
 from legato_rl.config import FAKE_URL, DesktopConfig, PolicyConfig, Settings
 from legato_rl.control import ControlClient
 from legato_rl.errors import LegatoError, RunStopped, SinkError
@@ -84,6 +84,7 @@ def collect(
             on_start(run)
         _run(folder, run, resolved.policy, on_status or (lambda status: None))
     try:
+        folder.write_end("finished", "", iso(SYSTEM_CLOCK.wall()))
         return write_summary(folder.root)
     except OSError as error:
         raise SinkError(
@@ -110,15 +111,15 @@ def _run(folder: RunDir, run: RunFile, policy: PolicyConfig, show: Callable[[Run
         except KeyboardInterrupt:
             _interrupt(supervisor, control, folder, show)
             raise
-        except RunStopped:
+        except RunStopped as stopped:
             supervisor.stop()
-            _sum_up(folder)
+            _sum_up(folder, "stopped", str(stopped))
             raise
         finally:
             _end(supervisor)
     if status.state == "stopped":
-        _sum_up(folder)
-        raise RunStopped(f"the run stopped, resumable: {status.reason}")
+        _sum_up(folder, "stopped", status.reason)
+        raise RunStopped(f"the run stopped early: {status.reason}")
 
 
 def _interrupt(supervisor: Supervisor, control: ControlClient, folder: RunDir, show: Callable[[RunStatus], None]) -> None:
@@ -131,12 +132,13 @@ def _interrupt(supervisor: Supervisor, control: ControlClient, folder: RunDir, s
     except KeyboardInterrupt:
         supervisor.kill()
     _end(supervisor)
-    _sum_up(folder)
+    _sum_up(folder, "interrupted", "")
 
 
-def _sum_up(folder: RunDir) -> None:
-    """The summary of a run that ended early; where it cannot be written, that must not hide why the run ended."""
+def _sum_up(folder: RunDir, state: str, reason: str) -> None:
+    """How a run ended early, and its summary; where they cannot be written, that must not hide why the run ended."""
     try:
+        folder.write_end(state, reason, iso(SYSTEM_CLOCK.wall()))
         write_summary(folder.root)
     except (LegatoError, OSError) as error:
         log.error("summary.json cannot be written: %s", error)
