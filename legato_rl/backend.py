@@ -23,7 +23,7 @@ def load_backend(backend: str) -> type[Any]:
     name = BUILT_IN.get(backend, backend)
     module_name, colon, class_name = name.partition(":")
     if not colon or not module_name or not class_name:
-        raise ConfigError(f"backend is {backend!r}: it must be fake, or a class of your own as package.module:Class")
+        raise ConfigError(f"backend is {backend!r}: it must be osworld, fake or package.module:Class")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -21,7 +21,7 @@ OPTIONS = {
         for name in (
             *("top_p", "max_tokens", "extra_body", "step_timeout", "server_wait", "fixed_wait", "max_steps", "max_inflight"),
             *("rollout_timeout", "env_retries", "image_max", "tokens_per_second", "max_queued", "cache_tokens"),
-            *("max_model_len", "max_images", "logprobs_mode", "weight_version", "keep_alive"),
+            *("max_model_len", "max_images", "logprobs_mode", "weight_version", "keep_alive", "reasoning_parser"),
         )
     },
 }
@@ -33,27 +33,27 @@ SECRET = "api_key"
 LONGEST = 200
 """Characters of a value that are told."""
 
-_REASONS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "string_too_short": lambda limits: "it must not be empty",
-    "string_type": lambda limits: "it must be text",
-    "float_parsing": lambda limits: "it must be a number",
-    "float_type": lambda limits: "it must be a number",
-    "finite_number": lambda limits: "it must be a finite number",
-    "int_parsing": lambda limits: "it must be a whole number",
-    "int_parsing_size": lambda limits: "it must be a smaller number",
-    "int_type": lambda limits: "it must be a whole number",
-    "int_from_float": lambda limits: "it must be a whole number",
-    "bool_parsing": lambda limits: "it must be true or false",
-    "bool_type": lambda limits: "it must be true or false",
-    "dict_type": lambda limits: "it must be an object",
-    "model_type": lambda limits: "it must be an object",
-    "list_type": lambda limits: "it must be a list",
-    "tuple_type": lambda limits: "it must be a list",
-    "literal_error": lambda limits: f"it must be {limits['expected']}",
-    "greater_than": lambda limits: f"it must be more than {limits['gt']}",
-    "greater_than_equal": lambda limits: f"it must be at least {limits['ge']}",
-    "less_than": lambda limits: f"it must be less than {limits['lt']}",
-    "less_than_equal": lambda limits: f"it must be at most {limits['le']}",
+_REASONS = {
+    "string_too_short": "it must not be empty",
+    "string_type": "it must be text",
+    "float_parsing": "it must be a number",
+    "float_type": "it must be a number",
+    "finite_number": "it must be a finite number",
+    "int_parsing": "it must be a whole number",
+    "int_parsing_size": "it must be a smaller number",
+    "int_type": "it must be a whole number",
+    "int_from_float": "it must be a whole number",
+    "bool_parsing": "it must be true or false",
+    "bool_type": "it must be true or false",
+    "dict_type": "it must be an object",
+    "model_type": "it must be an object",
+    "list_type": "it must be a list",
+    "tuple_type": "it must be a list",
+    "literal_error": "it must be {expected}",
+    "greater_than": "it must be more than {gt}",
+    "greater_than_equal": "it must be at least {ge}",
+    "less_than": "it must be less than {lt}",
+    "less_than_equal": "it must be at most {le}",
 }
 """What is asked of a value, by the type of pydantic's error."""
 
@@ -97,9 +97,14 @@ def _reason(fault: Mapping[str, Any]) -> str:
     if fault["type"] not in ("finite_number", "value_error") and _is_not_finite(fault["input"]):
         return "it must be a finite number"
     if fault["type"] in _REASONS:
-        return _REASONS[fault["type"]](fault.get("ctx", {}))
+        return _REASONS[fault["type"]].format_map({name: _plain(limit) for name, limit in fault.get("ctx", {}).items()})
     reason = str(fault["msg"]).removeprefix("Value error, ").replace("Input should", "it must", 1)
     return reason[:1].lower() + reason[1:]
+
+
+def _plain(limit: Any) -> Any:
+    """A limit as people write it: 1 for 1.0."""
+    return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
 
 
 def _is_not_finite(value: Any) -> bool:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
-from legato_rl.bad_input import one_sentence
+from legato_rl.bad_input import one_sentence as one_sentence
 from legato_rl.errors import ConfigError
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -85,7 +85,9 @@ class PolicyConfig(Frozen):
             return url
         url = url.rstrip("/")
         if "@" in url:
-            raise ValueError("no user or password may stand in it; give the key as LEGATO_POLICY_KEY, or as api_key from Python")
+            raise ValueError(
+                "no user or password may stand in it; give the key as LEGATO_POLICY_KEY, or as api_key from Python"
+            )
         if not re.match(r"https?://[^/\s?#]+(/[^\s?#]*)?\Z", url):
             raise ValueError("it must start with http:// or https:// and name a host, as in http://127.0.0.1:8000/v1")
         if not _port_is_good(url):

@@ -32,7 +32,7 @@ def check_size(size: tuple[int, int]) -> None:
     """ConfigError for a screen that the window does not fit on."""
     if size[0] < MIN_SCREEN[0] or size[1] < MIN_SCREEN[1]:
         raise ConfigError(
-            f"screen_size is {size[0]}x{size[1]}: the fake desktop's window needs at least "
+            f"screen is '{size[0]}x{size[1]}': the fake desktop's window needs at least "
             f"{MIN_SCREEN[0]}x{MIN_SCREEN[1]}, so make it larger"
         )
 

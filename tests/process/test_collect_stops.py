@@ -136,7 +136,7 @@ def test_a_server_that_stays_away_stops_the_run(tmp_path: Path) -> None:
         server.close()
         assert cli.end() == ExitCode.STOPPED
         *_, last = cli.output.splitlines()
-        assert last.startswith("error: the run stopped, resumable: the model server is down:")
+        assert last.startswith("error: the run stopped early: the model server is down:")
     check_nothing_is_left(out, below)
     rows = check_accounts(out, finished=False)
     assert {row["status"] for row in rows} == {"ok"}
