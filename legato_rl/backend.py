@@ -36,7 +36,8 @@ def load_backend(backend: str) -> type[Any]:
     for method in DESKTOP_METHODS:
         if not callable(getattr(desktop, method, None)):
             raise ConfigError(
-                f"backend is {backend!r}: {class_name} lacks the method {method} of the Desktop protocol; add it (docs/desktops.md)"
+                f"backend is {backend!r}: {class_name} lacks the method {method} of the Desktop protocol; "
+                "add it (docs/desktops.md)"
             )
     return desktop
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
-from legato_rl.bad_input import one_sentence as one_sentence
+from legato_rl.bad_input import one_sentence
 from legato_rl.errors import ConfigError
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]

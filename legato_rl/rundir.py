@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from legato_rl.config import Settings, one_sentence
+from legato_rl.bad_input import one_sentence
+from legato_rl.config import Settings
 from legato_rl.errors import ConfigError, RecordError
 
 RUN_SCHEMA = "legato.run/v0"

@@ -12,6 +12,10 @@ from PIL import Image
 from legato_rl.desktop import ActResult, Desktop, DesktopFailure, Ready, ReadyState
 
 T = TypeVar("T")
+LARGEST_RC = 2**32
+"""An exit code beyond this is none (Windows' have 32 bits)."""
+LONGEST_S = 1e9
+"""Seconds beyond this are a fault of the backend's clock."""
 
 
 class EvaluatorFailed(Exception):
@@ -47,10 +51,10 @@ class Desk:
     def act(self, action: str) -> ActResult:
         """As Desktop.act: sent once."""
         result = _typed("act", ActResult, _guard(lambda: self._desktop.act(action)))
-        if not isinstance(result.rc, int) or not isinstance(result.stderr, str) or not _is_seconds(result.act_s):
-            raise DesktopFailure(
-                "bad_answer", f"act gave rc {result.rc!r}, act_s {result.act_s!r}, stderr {result.stderr!r:.60}"
-            )
+        is_rc = isinstance(result.rc, int) and abs(result.rc) <= LARGEST_RC
+        if not (is_rc and isinstance(result.stderr, str) and _is_seconds(result.act_s)):
+            said = f"rc {result.rc!r:.40}, act_s {result.act_s!r:.40}, stderr {result.stderr!r:.60}"
+            raise DesktopFailure("bad_answer", f"act gave {said}: a whole number, seconds and text are needed")
         _ready("act", result.ready)
         return result
 
@@ -85,7 +89,8 @@ def _typed(method: str, wanted: type[T], answer: object) -> T:
 
 
 def _is_seconds(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value >= 0
+    # The upper bound keeps whole numbers out that no float holds.
+    return isinstance(value, int | float) and 0 <= value < LONGEST_S
 
 
 def _ready(method: str, answer: object) -> Ready:
@@ -120,7 +125,10 @@ def check_verdict(verdict: object) -> float:
     """
     if not isinstance(verdict, SupportsFloat):
         raise EvaluatorFailed("bad_verdict", f"evaluate returned {verdict!r}: it must return a number from 0 to 1")
-    reward = float(verdict)
+    try:
+        reward = float(verdict)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise EvaluatorFailed("bad_verdict", f"evaluate returned {verdict!r:.100}, which is no number: {error}") from None
     if not math.isfinite(reward) or not 0.0 <= reward <= 1.0:
         raise EvaluatorFailed("bad_verdict", f"evaluate returned {reward}: it must be from 0 to 1")
     return reward

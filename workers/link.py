@@ -256,7 +256,9 @@ class Link:
             self.news.ring()
 
     def _end(self, phase: Phase) -> None:
-        why = "was still on when the process was to end" if self.quit_.asked else f"passed its deadline of {self.config.deadline(phase)} s"
+        why = f"passed its deadline of {self.config.deadline(phase)} s"
+        if self.quit_.asked:
+            why = "was still on when the process was to end"
         log.error("the phase %s %s: this process ends itself", phase, why)
         logging.shutdown()
         os._exit(ExitCode.DEADLINE)

@@ -148,7 +148,7 @@ def _policy(options: dict[str, Any]) -> PolicyConfig:
         options["model"],
         version=options["policy_version"],
         api_key=os.environ.get(KEY_VARIABLE) or None,
-        extra_body=_json_object("extra_body", options["extra_body"]),
+        extra_body=_json_object("extra-body", options["extra_body"]),
         **{
             name: options[name]
             for name in (

@@ -72,7 +72,10 @@ def collect(
     with ExitStack() as stack:
         try:
             resolved = _with_server(resolved, folder, stack)
-            engine = preflight(resolved.policy)
+            steps = max(spec.max_steps for spec in specs)
+            engine = preflight(
+                resolved.policy, image_max=min(resolved.image_max, steps), screen_size=resolved.desktop.screen_size
+            )
             sockets = sockets_folder()
             stack.callback(shutil.rmtree, sockets, ignore_errors=True)
             run = write_run(folder, resolved, specs, engine, sockets)
