@@ -171,6 +171,9 @@ class PutBlobs(Message):
 
     blobs: list[BlobName]
 
+    def ident(self) -> str:
+        return self.blobs[0].sha256 if self.blobs else ""
+
 
 class BlobsStored(Message):
     """sink -> worker: these blobs are renamed into place and fsynced."""

@@ -41,6 +41,8 @@ class RowLine:
     _waiting: deque[Blob] = field(default_factory=deque)
     _under_way: dict[str, tuple[Blob, float]] = field(default_factory=dict)
     """Blobs sent, by hash, and when."""
+    _sent: set[str] = field(default_factory=set)
+    """Hashes of all blobs sent for the row that is next; a refusal of another's is none of it."""
     _not_before: float = 0.0
 
     def put(self, blobs: Iterable[Blob]) -> None:
@@ -80,7 +82,7 @@ class RowLine:
                     case Refused(again=True):
                         self._pause(message)
                         send_row_at = 0.0
-                    case Refused(of=of, reason=reason) if of in ("", put.ident()):
+                    case Refused(of=of, reason=reason) if of == put.ident() or of in self._sent:
                         self._forget()
                         raise RowRefused(reason)
 
@@ -111,6 +113,7 @@ class RowLine:
         name = BlobName(sha256=blob.sha256, size=len(blob.data), type=blob.type)
         self.socket.send(PutBlobs(blobs=[name]), [blob.data])
         self._under_way[blob.sha256] = (blob, now)
+        self._sent.add(blob.sha256)
 
     def _pause(self, refused: Refused) -> None:
         """The sink cannot write now: everything unacknowledged goes again, after a pause."""
@@ -123,3 +126,4 @@ class RowLine:
     def _forget(self) -> None:
         self._waiting.clear()
         self._under_way.clear()
+        self._sent.clear()

@@ -6,6 +6,7 @@ of requests to the configured origin, and in no text.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable
 from dataclasses import replace
 from urllib.parse import urlsplit
@@ -124,18 +125,23 @@ class Upstream:
 
     def safe_words(self, error: PolicyError, answer: bytes) -> str:
         """What is wrong with the 200 body `answer`, told without the key, should the server quote it back."""
-        clean = self._clean(answer)
-        if clean == answer:
-            return str(error)
-        try:
-            parse_completion(clean)
-        except PolicyError as told:
-            return str(told)
-        return f"the answer cannot be used ({error.type}), and it quotes the key"
+        words, clean = str(error), self._clean(answer)
+        if clean != answer:
+            # Judged anew without it, since words may be cut in the middle of the key.
+            try:
+                parse_completion(clean)
+                words = f"the answer cannot be used ({error.type}), and it quotes the key"
+            except PolicyError as told:
+                words = str(told)
+        # An answer may also hold the key escaped, and only the words of it hold it plainly.
+        return words.replace(self._key, "[key]") if self._key else words
 
     def _clean(self, answer: bytes) -> bytes:
         """An answer's bytes without the key, taken out before anything is cut from them."""
-        return answer.replace(self._key.encode(), b"[key]") if self._key else answer
+        if self._key:
+            for form in {self._key, self._key.replace("/", "\\/"), json.dumps(self._key)[1:-1]}:
+                answer = answer.replace(form.encode(), b"[key]")
+        return answer
 
     def _failed(self, verdict: Verdict) -> UpstreamError:
         """The verdict as an error; a server that quotes the key back is not passed on."""
