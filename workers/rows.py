@@ -45,6 +45,10 @@ class RowLine:
     """Hashes of all blobs sent for the row that is next; a refusal of another's is none of it."""
     _not_before: float = 0.0
 
+    def begin(self) -> None:
+        """A new try begins: what an earlier one that was dropped left unsent is of no use."""
+        self._forget()
+
     def put(self, blobs: Iterable[Blob]) -> None:
         """Send blobs ahead of their row, or keep them until there is room for them on the way."""
         self._waiting.extend(blobs)

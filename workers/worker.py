@@ -89,6 +89,7 @@ class Worker:
             self.link,
             self.clock,
         )
+        self.rows.begin()
         broke = False
         try:
             draft = one.run()

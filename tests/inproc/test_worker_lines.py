@@ -80,8 +80,8 @@ def test_a_row_that_is_refused_for_good_is_accounted_for() -> None:
     with stage(ScriptedDesktop()) as scene:
         scene.give(meta={"k": 1})
         scene.answer("DONE")
-        _, received = scene.row()
-        scene.rows.send(received.peer, Refused(about="PutRow", reason="meta is odd"))
+        refused, received = scene.row()
+        scene.rows.send(received.peer, Refused(about="PutRow", of=refused["rollout_id"], reason="meta is odd"))
         row = scene.store(Status.ERROR)
     assert (row["outcome"], row["reward"], row["steps"], row["meta"]) == ("evaluator_failed", None, [], None)
     assert row["error"] == {"kind": "env", "phase": "store", "type": "row_refused", "message": "meta is odd"}
