@@ -1,6 +1,7 @@
 """What plays a task that never ends? The bundled policy server, whose every answer moves the mouse somewhere else.
 
-Prints its URL, and serves until it is ended. The answers have about the length of a real policy's.
+Prints its URL, and serves until it is ended. An answer has some 200 tokens (this server's tokens are bytes), as a real
+policy's has.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import legato_rl.fake.chat
 from legato_rl.fake.policy_config import FakePolicyConfig
 from legato_rl.fake.server import FakePolicyServer
 
-THOUGHT = "The window is still open and what it asks for is not done, so I look at another place of the screen first. "
-
 
 def mouse_move(random: Random) -> str:
     """An answer."""
     place = f"[{random.randrange(1000)}, {random.randrange(1000)}]"
-    parameters = f"<parameter=action>\nmouse_move\n</parameter>\n<parameter=coordinate>\n{place}\n</parameter>"
-    return f"{THOUGHT * 4}\nAction: Look.\n<tool_call>\n<function=computer_use>\n{parameters}\n</function>\n</tool_call>"
+    call = (
+        "<tool_call>\n<function=computer_use>\n<parameter=action>\nmouse_move\n</parameter>\n"
+        f"<parameter=coordinate>\n{place}\n</parameter>\n</function>\n</tool_call>"
+    )
+    return f"Action: Look at another place of the screen.\n{call}"
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ from legato_rl.wire import CallAsk, CallReply
 STEPS = 60
 LATENCY_S, ACT_S, SETTLE_S = 0.3, 0.2, 0.2
 WINDOWS = {"early": range(2, 10), "full": range(20, 40), "late": range(40, STEPS - 1)}
-"""Steps by number from 0. A prompt holds 20 screenshots from step 19 on (11 to 20 of them, as they fold)."""
+"""Steps by number from 0. From step 19 on a prompt holds 11 to 20 screenshots, as they fold."""
 SIZE = (1920, 1080)
 DESKTOP = DesktopConfig(
     backend="fake", screen_size=SIZE, seed=1, fake=FakeConfig(photo_kb=1000, act_s=ACT_S, settle_s=SETTLE_S)
@@ -176,6 +176,7 @@ def window_of(meter: Meter, rows: list[dict[str, Any]], window: range) -> dict[s
         "wall_ms": ms([b.at - a.at for a, b in pairs]),
         "model_ms": ms([step["model"]["seconds"] for step in steps]),
         "act_and_wait_ms": ms([sum(a["act_s"] for a in step["actions"]) for step in steps]),
+        "prompt_tokens": round(statistics.fmean(step["model"]["prompt_tokens"] for step in steps)),
         "screenshots_in_prompt": round(statistics.fmean(len(s["request"]["prompt"]["images"]) for s in steps), 1),
     }
 

@@ -24,6 +24,8 @@ RECONCILE_S = 3.0
 """Seconds that a restarted broker listens to beats before it hands anything out."""
 GRADING_GRACE_S = 30.0
 """Seconds that a resumable stop leaves to tries that are past their last action."""
+LIFELESS_S = 300.0
+"""Seconds without a beat of any worker after which the run stops."""
 FAILURE_WINDOW = 20
 """Tries over which the share of desktop failures is taken."""
 
@@ -66,11 +68,17 @@ class Core:
         self._sink_heard = -SINK_SILENT_S
         self._open_at = self.now + (RECONCILE_S if self.restarted else 0.0)
         self._grace_until = 0.0
+        self._life_at = self.now
 
     # --- events ------------------------------------------------------------------------------------------------------
 
     def beat(self, beat: Beat, now: float) -> Order:
         """A worker beat: the order that answers it."""
+        if self.roster.is_past(beat):
+            # Old and new beats may come interleaved after this side was busy; the old process is gone, or should be.
+            self.ignored["beat of a process that was replaced"] += 1
+            return Order(boot=beat.boot, leave=True)
+        self._life_at = now
         worker, lost, changes = self.roster.beat(beat, now)
         self.tokens.ask(worker.name, beat.boot_ask)
         self._changed(changes)
@@ -98,6 +106,9 @@ class Core:
             assignment = self._assignment(key) if key else None
             leave = self.state in ("finished", "stopped") or worker.out is not None
             return Order(boot=beat.boot, assign=assignment, rebuild=worker.rebuild, leave=leave)
+        if holding.key != worker.expected and not self._loaded:
+            # Which try is the present one is not known yet.
+            return Order(boot=beat.boot, held=holding.key)
         if holding.key != worker.expected:
             return Order(boot=beat.boot, held=holding.key, drop=True, rebuild=worker.rebuild)
         if self.state != "running":
@@ -150,6 +161,8 @@ class Core:
         for worker in self.roster.workers.values():
             if worker.silent:
                 self.tokens.release(worker.name)
+        if self.state == "running" and now - self._life_at > LIFELESS_S:
+            self.stop(f"no worker was heard for {LIFELESS_S:.0f} s: see the workers' logs", now)
         if self.state == "running" and self.roster.out >= self.settings.desktops:
             self.stop("no desktop is left: see desktops.jsonl and the workers' logs", now)
         if self.state == "stopping" and (now >= self._grace_until or not self._grading()):
@@ -179,7 +192,7 @@ class Core:
             self._window.append(row.outcome in DESKTOP_OUTCOMES)
 
     def _settle(self) -> None:
-        if self.state == "running" and self._loaded and self.groups.ended:
+        if self.state in ("running", "stopping") and self._loaded and self.groups.ended:
             self.state = "finished"
         failed = sum(self._window)
         if len(self._window) == FAILURE_WINDOW and failed > self.settings.stop_failure_share * FAILURE_WINDOW:

@@ -32,6 +32,8 @@ class Worker:
     build_failures: int = 0
     passed: bool = False
     """Whether a desktop of this process ever passed its self-check."""
+    past: set[str] = field(default_factory=set)
+    """Boots of processes that are gone; their late beats say nothing any more."""
     out: str | None = None
     """Why the desktop takes no more work; None while it does."""
 
@@ -60,6 +62,7 @@ class Roster:
             worker = self.workers[beat.worker] = Worker(beat.worker, beat, now)
         lost, changes = None, []
         if worker.beat.boot != beat.boot:
+            worker.past.add(worker.beat.boot)
             # A new process: what the old one held is lost, and it knows nothing of what that was told.
             lost, worker.expected = worker.expected, None
             worker.rebuild = worker.build_failures = 0
@@ -72,6 +75,11 @@ class Roster:
             worker.build_failures += 1
             changes += self._failed_rebuild(worker, f"the desktop did not pass its self-check: {beat.message}")
         return worker, lost, changes
+
+    def is_past(self, beat: Beat) -> bool:
+        """Whether a beat is of a process that another one has replaced."""
+        worker = self.workers.get(beat.worker)
+        return worker is not None and beat.boot in worker.past
 
     def expect(self, worker: Worker, key: RolloutKey | None) -> None:
         """From now on `worker` should hold `key`."""

@@ -77,14 +77,16 @@ class BrokerServer:
             self.faults += 1
             log.exception("could not take in a %s", type(received.message).__name__)
             if isinstance(socket, Server):
-                socket.send(received.peer, Refused(about=type(received.message).__name__, reason=str(error)))
+                refused = Refused(about=received.message.kind.decode(), of=received.message.ident(), reason=str(error))
+                socket.send(received.peer, refused)
 
     def _handle(self, received: Received) -> None:
         now = self._clock.monotonic()
         match received.message:
             case Beat() as beat:
-                self._peers[beat.worker] = received.peer
                 self._orders.send(received.peer, self._core.beat(beat, now))
+                if self._core.roster.workers[beat.worker].beat.boot == beat.boot:
+                    self._peers[beat.worker] = received.peer
             case ProxyBeat() as beat:
                 self._core.heard_proxy(beat, now)
                 self._orders.send(received.peer, ProxyOrder(boot=beat.boot))

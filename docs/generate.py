@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from wire_fields import INTRO, MEANINGS
 
-from legato_rl import records, wire
+from legato_rl import parts, records, wire
 from legato_rl.broker import groups
 from legato_rl.broker.proxy import calls
 from legato_rl.cli.main import COMMANDS, legato_rl
@@ -88,18 +88,19 @@ def _messages() -> list[str]:
     source = inspect.getsource(wire)
     sections = [(m.start(), m[1]) for m in re.finditer(r"^# -+ (.+?) -+$", source, re.M)]
     classes = [(m.start(), getattr(wire, m[1])) for m in re.finditer(r"^class (\w+)\(", source, re.M)]
-    shared = [kind for _, kind in classes if kind not in KINDS.values()] + [records.FeedRow, records.RolloutKey]
-    parts = ["## Any socket\n"]
+    shared = [getattr(parts, name) for name in re.findall(r"^class (\w+)\(", inspect.getsource(parts), re.M)]
+    shared += [records.FeedRow, records.RolloutKey]
+    page = ["## Any socket\n"]
     for place, kind in classes:
         while sections and sections[0][0] < place:
             title, _, who = sections.pop(0)[1].partition(": ")
-            parts.append(f"## {title}\n\n{_arrows(who)[:1].upper()}{_arrows(who)[1:]}.\n")
+            page.append(f"## {title}\n\n{_arrows(who)[:1].upper()}{_arrows(who)[1:]}.\n")
         if kind in KINDS.values():
             who, _, text = _doc(kind).partition(": ")
-            parts.append(f"### {kind.__name__}\n\n**{_arrows(who)}**: {text}\n\n{_fields(kind)}")
-    parts.append("## Parts\n\nMaps inside of messages.\n")
-    parts += [f"### {part.__name__}\n\n{_doc(part)}\n\n{_fields(part)}" for part in shared]
-    return parts
+            page.append(f"### {kind.__name__}\n\n**{_arrows(who)}**: {text}\n\n{_fields(kind)}")
+    page.append("## Parts\n\nMaps inside of messages.\n")
+    page += [f"### {part.__name__}\n\n{_doc(part)}\n\n{_fields(part)}" for part in shared]
+    return page
 
 
 def _doc(kind: type[Any]) -> str:

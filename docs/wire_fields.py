@@ -49,6 +49,7 @@ The body is `{{"id": "7f3a"}}`: `81` is a map of one entry, `a2` and `a4` begin 
 
 MEANINGS: dict[str, str] = {
     "Refused.about": "the kind of the message that was refused",
+    "of": "what the refused message names itself by (a call's id, a row's rollout id), for its sender",
     "again": "the same message may be accepted later (the disk was full)",
     "reason": "why, in one sentence for people",
     "worker": "the worker's name, `worker-000` and so on",

@@ -1,4 +1,8 @@
 """The same names under the product's name: `from legato.rl import collect, PolicyConfig`."""
 
-from legato_rl import *  # noqa: F403
-from legato_rl import __all__, __version__  # noqa: F401
+import sys
+
+import legato_rl
+
+# One module under two names: nothing is imported before it is asked for, and no name can differ.
+sys.modules[__name__] = legato_rl

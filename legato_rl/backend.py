@@ -34,10 +34,13 @@ def load_backend(backend: str) -> type[Any]:
         raise ConfigError(f"backend is {backend!r}: {error}; install it or correct the name") from None
     desktop = getattr(module, class_name, None)
     if not isinstance(desktop, type):
-        raise ConfigError(f"backend is {backend!r}: {module_name} has no class {class_name}")
+        raise ConfigError(f"backend is {backend!r}: {module_name} has no class {class_name}; correct the name")
     for method in DESKTOP_METHODS:
         if not callable(getattr(desktop, method, None)):
-            raise ConfigError(f"backend is {backend!r}: {class_name} lacks the method {method} of the Desktop protocol")
+            raise ConfigError(
+                f"backend is {backend!r}: {class_name} lacks the method {method} of the Desktop protocol; "
+                "add it (docs/desktops.md)"
+            )
     return desktop
 
 

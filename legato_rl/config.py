@@ -6,15 +6,28 @@ import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
+from legato_rl.bad_input import one_sentence
 from legato_rl.errors import ConfigError
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Rate = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Phase = Literal[
-    "booting", "idle", "reset", "wait_after_reset", "observe", "policy", "act", "wait_before_eval", "evaluate", "store"
+    "booting",
+    "idle",
+    "reset",
+    "wait_after_reset",
+    "observe",
+    "policy",
+    "act",
+    "wait_before_eval",
+    "evaluate",
+    "store",
+    "closing",
 ]
 """What a worker is doing; also the name of the phase in an error."""
 
@@ -43,11 +56,11 @@ class PolicyConfig(Frozen):
     version: str = Field(default="0", min_length=1)
     api_key: SecretStr | None = Field(default=None, exclude=True, repr=False)
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
     max_tokens: Annotated[int, Field(ge=1)] = 2048
     thinking: bool = False
     extra_body: dict[str, Any] = Field(default_factory=dict)
-    seed: int | None = None
+    seed: Seed | None = None
     step_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
     """Seconds that one HTTP attempt may take, from the moment it leaves."""
     retries: Annotated[int, Field(ge=0)] = 1
@@ -71,8 +84,14 @@ class PolicyConfig(Frozen):
         if url == FAKE_URL:
             return url
         url = url.rstrip("/")
-        if not re.match(r"https?://[^/\s?#@]+(/[^\s?#]*)?\Z", url):
+        if "@" in url:
+            raise ValueError(
+                "no user or password may stand in it; give the key as LEGATO_POLICY_KEY, or as api_key from Python"
+            )
+        if not re.match(r"https?://[^/\s?#]+(/[^\s?#]*)?\Z", url):
             raise ValueError("it must start with http:// or https:// and name a host, as in http://127.0.0.1:8000/v1")
+        if not _port_is_good(url):
+            raise ValueError("its port must be a number from 1 to 65535, as in http://127.0.0.1:8000/v1")
         if not url.endswith("/v1"):
             raise ValueError(f"it must end in /v1, as in {url}/v1")
         return url
@@ -82,7 +101,7 @@ class PolicyConfig(Frozen):
     def _extra_body(cls, body: dict[str, Any]) -> dict[str, Any]:
         taken = sorted(OWNED_KEYS & body.keys())
         if taken:
-            raise ValueError(f"may not hold {', '.join(taken)}: the run decides them")
+            raise ValueError(f"it may not hold {', '.join(taken)}, which the run itself sets; take that out")
         return body
 
     def key(self) -> str | None:
@@ -99,7 +118,7 @@ class FakeConfig(Frozen):
     settle_s: Seconds = 0.01
     """The wait for the screen after a reset, after an action, and before the evaluation."""
     eval_s: Seconds = 0.01
-    tail: Annotated[float, Field(ge=0, le=3)] = 0.0
+    tail: Annotated[float, Field(ge=0, le=3, allow_inf_nan=False)] = 0.0
     """Sigma of the log-normal factor on every wait (mean 1): 0 is constant, 1 has a long tail."""
     photo_kb: Annotated[int, Field(ge=0, le=16384)] = 0
     """KiB of photo-like noise in the wallpaper, so that a screenshot weighs as much as a real desktop's (about 1000)."""
@@ -126,8 +145,13 @@ DEADLINES: dict[Phase, float] = {
     "act": 180.0,
     "wait_before_eval": 120.0,
     "evaluate": 600.0,
+    "closing": 30.0,
 }
 """Seconds after which a worker ends itself, by phase. `policy` and `store` wait on peers, which may be away for long."""
+
+
+SMALLEST_SIDE, LARGEST_SIDE = 64, 8192
+"""Bounds of a screen's side in pixels."""
 
 
 class DesktopConfig(Frozen):
@@ -155,15 +179,15 @@ class DesktopConfig(Frozen):
     """The password of the guest's user, for setup steps that need it; empty is OSWorld's own."""
     proxy: Path | None = None
     """OSWorld's file of proxies, for tasks that ask for one; without it they go without."""
-    screen_size: tuple[Annotated[int, Field(ge=64, le=8192)], Annotated[int, Field(ge=64, le=8192)]] = (1920, 1080)
-    """Width and height in pixels."""
+    screen_size: tuple[int, int] = (1920, 1080)
+    """Width and height in pixels, SMALLEST_SIDE to LARGEST_SIDE each."""
     ready_signal: bool = True
     fixed_wait: Seconds | None = None
     """Seconds to wait in place of the ready signal."""
     fast_reset: bool = True
-    seed: int | None = None
+    seed: Seed | None = None
     fake: FakeConfig = FakeConfig()
-    deadlines: dict[Phase, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    deadlines: dict[Phase, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     """Seconds per phase, in place of DEADLINES."""
 
     def __init__(self, **fields: Any) -> None:
@@ -172,12 +196,21 @@ class DesktopConfig(Frozen):
         except ValidationError as error:
             raise ConfigError(one_sentence(error)) from None
 
+    @field_validator("screen_size")
+    @classmethod
+    def _screen_size(cls, size: tuple[int, int]) -> tuple[int, int]:
+        if not all(SMALLEST_SIDE <= side <= LARGEST_SIDE for side in size):
+            raise ValueError(f"each side must be {SMALLEST_SIDE} to {LARGEST_SIDE} pixels, as in 1920x1080")
+        return size
+
     @model_validator(mode="after")
     def _waits(self) -> DesktopConfig:
         if not self.ready_signal and self.fixed_wait is None:
-            raise ValueError("fixed_wait is missing: without the ready signal it must say how many seconds to wait")
+            raise ValueError("fixed-wait is missing: without the ready signal it must say how many seconds to wait")
         if self.ready_signal and self.fixed_wait is not None:
-            raise ValueError("fixed_wait has no effect with the ready signal on: switch that off or leave it out")
+            raise ValueError(
+                f"fixed-wait is {self.fixed_wait}: it has no effect with the ready signal on; switch that off or leave it out"
+            )
         return self
 
     def deadline(self, phase: Phase) -> float | None:
@@ -196,7 +229,7 @@ class Settings(Frozen):
     desktop: DesktopConfig = Field(default_factory=DesktopConfig)
     desktops: Annotated[int, Field(ge=1, le=4096)] = 4
     group: Annotated[int, Field(ge=1, le=4096)] = 4
-    oversample: Annotated[float, Field(ge=0, le=16)] = 0.0
+    oversample: Annotated[float, Field(ge=0, le=16, allow_inf_nan=False)] = 0.0
     max_steps: Annotated[int, Field(ge=1)] = 15
     max_inflight: Annotated[int, Field(ge=1)] | None = None
     rollout_timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -208,7 +241,7 @@ class Settings(Frozen):
     """Who builds prompts: the project's own agent, or the checkout's; `auto` is the checkout's for the backend osworld."""
     image_max: Annotated[int, Field(ge=1)] = 20
     fold_size: Annotated[int, Field(ge=1)] = 10
-    stop_failure_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    stop_failure_share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.5
     """The run stops, resumable, when more than this share of the last 20 tries failed on the desktop."""
     fragment_mb: Annotated[int, Field(ge=1)] = 2048
     """MiB of ready-made message fragments that the proxy keeps."""
@@ -240,18 +273,9 @@ class Settings(Frozen):
         return self.group if self.close == "first" else self.attempts
 
 
-def one_sentence(error: ValidationError) -> str:
-    """The first fault of a pydantic error as `field is value: it must …`, in the words of the command line."""
-    fault = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in fault["loc"] if part != "[key]") or "settings"
-    field = "policy-url" if field == "url" else field
-    reason = fault["msg"].removeprefix("Value error, ").replace("Input should", "it must", 1)
-    reason = reason[:1].lower() + reason[1:]
-    if fault["type"] == "missing":
-        return f"{field} is missing: give it a value"
-    if fault["type"] == "extra_forbidden":
-        return f"{field} is unknown here: correct the name or leave it out"
-    value = fault["input"]
-    if isinstance(value, dict | BaseModel) or field == "api_key":
-        return f"{field}: {reason}"
-    return f"{field} is {repr(value)[:200]}: {reason}"
+def _port_is_good(url: str) -> bool:
+    """Whether a URL's port, where it names one, can be connected to."""
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from pathlib import Path
 
 from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.endpoints import address
-from legato_rl.errors import WireError
 from legato_rl.sockets import Context, wait
 from legato_rl.wire import DesktopOut, Refused, RunStatus, StatusAsk, StopAsk
+
+log = logging.getLogger("legato_rl")
 
 ASK_AGAIN_S = 1.0
 
@@ -38,7 +40,7 @@ class ControlClient:
         return self._ask(StatusAsk(id=secrets.token_hex(8)), wait_s)
 
     def stop(self, reason: str, wait_s: float = 5.0) -> RunStatus | None:
-        """Stop the run, resumable; where it stands, None without an answer. WireError where it was refused."""
+        """Stop the run, resumable; where it stands, None without an answer."""
         return self._ask(StopAsk(id=secrets.token_hex(8), reason=reason), wait_s)
 
     def desktop_out(self, desktop: str, reason: str, wait_s: float = 5.0) -> RunStatus | None:
@@ -55,5 +57,5 @@ class ControlClient:
                     case RunStatus() as status if status.id == ask.id:
                         return status
                     case Refused(reason=reason):
-                        raise WireError(reason)
+                        log.error("the broker refused a %s: %s", type(ask).__name__, reason)
         return None

@@ -27,6 +27,8 @@ class ExitCode(IntEnum):
     """An exception that nobody expected. The log has it."""
     INTERRUPTED = 130
     """Ctrl-C."""
+    TERMINATED = 143
+    """SIGTERM to the command line; it ends as after Ctrl-C."""
 
 
 class LegatoError(Exception):
@@ -71,7 +73,11 @@ class RecordError(LegatoError):
     exit_code = ExitCode.SHORT
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM to the command line: everything that Ctrl-C does, under another exit code."""
+
+
 class RunStopped(LegatoError):
-    """A run ended early and can be resumed; the message says why."""
+    """A run ended early; the message says why. What is stored is whole."""
 
     exit_code = ExitCode.STOPPED

@@ -28,6 +28,10 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
     kind: ClassVar[bytes]
 
+    def ident(self) -> str:
+        """What a refusal names this message by, so that its sender can tell it from others; empty where none need to."""
+        return ""
+
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         cls.kind = cls.__name__.encode()

@@ -107,19 +107,37 @@ def _place_images(ids: Sequence[int], hashes: Sequence[str], remembered: int | N
     """The placeholder id to remember, and where each image is; no images where they have no place."""
     if not hashes:
         return remembered, []
+    placeholder, places = remembered, [] if remembered is None else _runs_of(remembered, ids)
+    if len(places) != len(hashes):
+        runs = _runs(ids)
+        placeholder = _most_covering(runs, len(hashes))
+        if placeholder is None:
+            return remembered, []
+        places = runs[placeholder]
+    return placeholder, [(at, length, sha) for (at, length), sha in zip(places, hashes, strict=True)]
+
+
+def _runs_of(token: int, ids: Sequence[int]) -> list[tuple[int, int]]:
+    """(index, length) of each run of `token`. Comparing and grouping run in C, whatever the text between is."""
+    found = []
+    index = 0
+    for is_token, group in groupby(map(token.__eq__, ids)):
+        length = len(list(group))
+        if is_token:
+            found.append((index, length))
+        index += length
+    return found
+
+
+def _runs(ids: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+    """(index, length) of each run, by id. Looks at every id of the text; for the first prompt of a server only."""
     runs: dict[int, list[tuple[int, int]]] = {}
     index = 0
-    # groupby runs in C: a Python-level look at every id would take ten times as long.
     for token, group in groupby(ids):
         length = len(list(group))
         runs.setdefault(token, []).append((index, length))
         index += length
-    placeholder = remembered
-    if placeholder is None or len(runs.get(placeholder, ())) != len(hashes):
-        placeholder = _most_covering(runs, len(hashes))
-    if placeholder is None:
-        return remembered, []
-    return placeholder, [(at, length, sha) for (at, length), sha in zip(runs[placeholder], hashes, strict=True)]
+    return runs
 
 
 def _most_covering(runs: dict[int, list[tuple[int, int]]], count: int) -> int | None:

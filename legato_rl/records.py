@@ -145,7 +145,10 @@ class StepResponse(Record):
 
 
 class ModelUse(Record):
-    """What a step's model call took. `seconds` is of the answered HTTP attempt, `queued_s` of waiting for a slot."""
+    """What a step's model call took. `seconds` is of the answered HTTP attempt.
+
+    `queued_s` is the time in which no attempt was under way: waiting for a slot, the server down or full, the run paused.
+    """
 
     seconds: float
     queued_s: float
@@ -228,6 +231,11 @@ class FeedRow(Record):
     reward: float | None
 
 
+FIRST = ("schema", "run_id", "rollout_id", "task_id", "group_id", "attempt", "try", "outcome", "status", "reward", "usable")
+"""Fields that a stored row begins with; its steps may be kilobytes long."""
+
+
 def dump(record: Record) -> dict[str, Any]:
-    """`record` as the JSON object that is stored (aliases applied)."""
-    return record.model_dump(mode="json", by_alias=True)
+    """`record` as the JSON object that is stored: aliases applied, and what tells rows apart at a glance first."""
+    fields = record.model_dump(mode="json", by_alias=True)
+    return {name: fields[name] for name in (*(first for first in FIRST if first in fields), *fields)}

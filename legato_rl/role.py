@@ -50,6 +50,9 @@ class Quit:
 def guard_parent(clock: Clock = SYSTEM_CLOCK) -> None:
     """End this process when its parent is gone, also after SIGKILL. Started by supervisord only: a shell may leave."""
     parent = os.getppid()
+    if parent == 1:
+        # It went while this process was starting.
+        os._exit(ExitCode.ORPHANED)
 
     def watch() -> None:
         while os.getppid() == parent:

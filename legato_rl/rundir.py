@@ -6,11 +6,12 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from legato_rl.config import Settings, one_sentence
+from legato_rl.bad_input import one_sentence
+from legato_rl.config import Settings
 from legato_rl.errors import ConfigError, RecordError
 
 RUN_SCHEMA = "legato.run/v0"
@@ -34,7 +35,7 @@ class RunFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    schema_: str = RUN_SCHEMA
+    schema_: Annotated[str, Field(alias="schema")] = RUN_SCHEMA
     run_id: str
     created_at: str
     today: str
@@ -77,6 +78,11 @@ class RunDir:
         return self.root / "summary.json"
 
     @property
+    def end(self) -> Path:
+        """How the run ended: `state` (finished, stopped, interrupted), `reason`, `at`. Not there while it runs."""
+        return self.root / "end.json"
+
+    @property
     def images(self) -> Path:
         return self.root / "images"
 
@@ -114,7 +120,21 @@ class RunDir:
 
     def write_run(self, run: RunFile) -> None:
         """Write `run.json` whole or not at all."""
-        write_file(self.run_file, run.model_dump_json(indent=1).encode() + b"\n")
+        write_file(self.run_file, run.model_dump_json(indent=1, by_alias=True).encode() + b"\n")
+
+    def load_end(self) -> dict[str, Any] | None:
+        """`end.json`; None where the run goes on, or ended without a word (SIGKILL)."""
+        try:
+            end: dict[str, Any] = json.loads(self.end.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise RecordError(f"{self.end} is no JSON: {error}") from None
+        return end
+
+    def write_end(self, state: str, reason: str, at: str) -> None:
+        """Write `end.json` whole or not at all."""
+        write_file(self.end, json_bytes({"state": state, "reason": reason, "at": at}))
 
     def load_tasks(self) -> list[TaskSpec]:
         """The run's tasks in group order."""

@@ -240,15 +240,26 @@ def _notices(summary: Mapping[str, Any]) -> list[str]:
     told = [
         (attempts["unfinished"], f"{attempts['unfinished']} of {attempts['asked']} attempts have no final row"),
         (groups["short"], f"{groups['short']} of {groups['asked']} groups ended short of their graded attempts"),
-        (groups["flat"], f"{groups['flat']} of {groups['asked']} groups have no variance: their advantages are 0"),
+        (groups["flat"], f"{groups['flat']} of {groups['asked']} groups without variance: their advantages are 0"),
+        *((errors, f"errors on the {_SIDES[kind]} side: {_listed(errors)}") for kind, errors in summary["errors"].items()),
         (summary["mixed_version_rollouts"], f"{summary['mixed_version_rollouts']} usable rollouts mix policy versions"),
         (summary["desktops"]["out"], f"desktops are out: {', '.join(summary['desktops']['out'])}"),
-        (summary["evaluator_failures"], f"evaluators failed on {len(summary['evaluator_failures'])} tasks"),
+        (summary["evaluator_failures"], f"evaluators failed on: {_listed(summary['evaluator_failures'])}"),
         (_lacks(calls["logprobs_share"]), "some steps have no logprobs: they cannot be trained on off-policy"),
-        (_lacks(calls["token_ids_share"]), "some steps have no token ids: a trainer would have to tokenise text anew"),
+        (0 < (calls["token_ids_share"] or 0) < 1, "some steps have no token ids: a trainer would have to tokenise text anew"),
         (lengths["cancelled"]["rollouts"], lengths["note"]),
     ]
     return [sentence for holds, sentence in told if holds]
+
+
+_SIDES = {"policy": "policy's", "env": "desktops'"}
+MOST_LISTED = 8
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    """`counts` as text, the most frequent first."""
+    shown = [f"{name} ({count})" for name, count in list(counts.items())[:MOST_LISTED]]
+    return ", ".join(shown + ["…"] * (len(counts) > MOST_LISTED))
 
 
 def _lacks(share: float | None) -> bool:

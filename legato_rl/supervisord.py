@@ -44,7 +44,7 @@ def programs(desktops: int) -> list[Program]:
         Program("sink", priority=10, stop_s=20),
         Program("proxy", priority=20, stop_s=5),
         Program("broker", priority=30, stop_s=5),
-        Program("worker", priority=40, stop_s=5, count=desktops),
+        Program("worker", priority=40, stop_s=40, count=desktops),
     ]
 
 

@@ -23,11 +23,15 @@ def read_tasks(source: str) -> Any:
     name = "stdin" if source == "-" else source
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_constant)
     except OSError as error:
         raise TaskError(f"tasks is {name!r}: {error.strerror or error}; name a file that can be read") from None
     except ValueError as error:
         raise TaskError(f"tasks is {name!r}: it is no JSON ({error}); it must hold a list of tasks") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def resolve_tasks(tasks: Any, osworld_path: Path | None, max_steps: int) -> list[TaskSpec]:
@@ -68,6 +72,11 @@ def _resolve(where: str, entry: Any, osworld_path: Path | None, max_steps: int) 
     domain = entry.get("domain")
     if domain is not None and not is_id(domain):
         raise TaskError(f"{where}.domain is {domain!r}: it must be a plain name such as chrome")
+    for field in ("config", "meta"):
+        try:
+            json.dumps(entry.get(field), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise TaskError(f"{where}.{field} cannot be written as JSON ({error}): use plain values") from None
     if "config" in entry:
         config = entry["config"]
     elif domain is not None:

@@ -11,44 +11,39 @@ from pydantic import Field
 
 from legato_rl.config import Phase
 from legato_rl.frames import KINDS, WIRE_VERSION, Message, Part, decode, encode
+from legato_rl.parts import Assignment, BlobName, CallId, GroupCounts, Holding
 from legato_rl.records import FeedRow, ModelUse, PromptRecord, RolloutKey, StepResponse, StopReason
 
-__all__ = ["KINDS", "WIRE_VERSION", "FeedRow", "Message", "Part", "decode", "encode"]
+__all__ = [
+    "KINDS",
+    "WIRE_VERSION",
+    "Assignment",
+    "BlobName",
+    "CallId",
+    "FeedRow",
+    "GroupCounts",
+    "Holding",
+    "Message",
+    "Part",
+    "decode",
+    "encode",
+]
 
 
 class Refused(Message):
     """any -> any: the message before could not be accepted; `reason` says why in one sentence. Nothing was done.
 
-    `again`: the same message may be accepted later (a full disk), so ask again; else it never will.
+    `about` is its kind, `of` what it names itself by (`ident`). `again`: the same message may be accepted later (a full
+    disk), so ask again; else it never will.
     """
 
     about: str
+    of: str = ""
     reason: str
     again: bool = False
 
 
 # --- orders: workers and the proxy <-> broker ------------------------------------------------------------------------
-class Holding(Part):
-    """What a worker holds: a try under its lease, and where in it it is. `past_actions`: only grading is left."""
-
-    key: RolloutKey
-    lease: int
-    phase: Phase
-    step: int
-    past_actions: bool = False
-
-
-class Assignment(Part):
-    """A try that a worker should hold. `task` is an OSWorld task; `domain`, `meta` and `task_id` are echoed in the row."""
-
-    key: RolloutKey
-    task_id: str
-    domain: str | None
-    task: dict[str, Any]
-    max_steps: int
-    meta: Any = None
-
-
 class Beat(Message):
     """worker -> broker: how the worker is and what it holds, every second or so and at once on a change. Idempotent.
 
@@ -105,23 +100,6 @@ class ProxyOrder(Message):
 
 
 # --- policy: worker <-> proxy ----------------------------------------------------------------------------------------
-class BlobName(Part):
-    """A blob frame's name: its hash, its bytes, and whether it is a chat message (canonical JSON) or an image (PNG)."""
-
-    sha256: str
-    size: int
-    type: Literal["message", "image"]
-
-
-class CallId(Part):
-    """A model call's id: the same id and digest always get the same answer. Hashable."""
-
-    rollout: str
-    lease: int
-    step: int
-    digest: str
-
-
 class CallAsk(Message):
     """worker -> proxy: answer this call; asked again until answered. Blobs: what the proxy has not seen yet.
 
@@ -134,6 +112,9 @@ class CallAsk(Message):
     params: dict[str, Any]
     deadline_s: float | None
     blobs: list[BlobName]
+
+    def ident(self) -> str:
+        return str(self.call)
 
 
 class CallPending(Message):
@@ -192,6 +173,9 @@ class PutBlobs(Message):
 
     blobs: list[BlobName]
 
+    def ident(self) -> str:
+        return self.blobs[0].sha256 if self.blobs else ""
+
 
 class BlobsStored(Message):
     """sink -> worker: these blobs are renamed into place and fsynced."""
@@ -203,6 +187,9 @@ class PutRow(Message):
     """worker or broker -> sink: append this row (a Draft); sent again until stored. Idempotent by the row's key."""
 
     row: dict[str, Any]
+
+    def ident(self) -> str:
+        return str(self.row.get("rollout_id"))
 
 
 class RowStored(Message):
@@ -255,15 +242,6 @@ class StatusAsk(Message):
     """client -> broker: how is the run? Idempotent."""
 
     id: str
-
-
-class GroupCounts(Part):
-    """Groups by how they stand: `closed`, `short` (ended without closing), `open`."""
-
-    total: int
-    closed: int
-    short: int
-    open: int
 
 
 class RunStatus(Message):

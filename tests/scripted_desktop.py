@@ -6,6 +6,7 @@ import io
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 from PIL import Image
@@ -15,6 +16,8 @@ from legato_rl.workers.agent import Observation
 
 SIZE = (320, 240)
 """Width and height of its screens."""
+PATIENCE_S = 20.0
+"""Seconds after which a gate that nobody opens breaks its test."""
 READY = Ready("ready", 0.0)
 
 
@@ -60,6 +63,23 @@ class ScriptedDesktop:
     def did(self, method: str) -> list[tuple[Any, ...]]:
         """The arguments of each call of a method."""
         return [call[1:] for call in self.calls if call[0] == method]
+
+
+class Gate:
+    """A place in a desktop's method where the test holds the worker."""
+
+    def __init__(self) -> None:
+        self.reached, self.open = Event(), Event()
+
+    def passing(self, answer: object) -> Callable[..., Any]:
+        """A method that waits at the gate, then answers."""
+
+        def method(*_: object) -> object:
+            self.reached.set()
+            assert self.open.wait(PATIENCE_S)
+            return answer
+
+        return method
 
 
 class WordAgent:

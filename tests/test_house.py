@@ -107,18 +107,14 @@ def test_module_has_its_home(path: str) -> None:
 
 def test_clock_is_read_in_its_home() -> None:
     """Nobody asks `datetime` for the time: it comes from a Clock."""
-    assert [
-        path for path in files(*PRODUCT) if CLOCK_READS.search(read(path)) and not HOMES["time"].fullmatch(path)
-    ] == []
+    assert [path for path in files(*PRODUCT) if CLOCK_READS.search(read(path)) and not HOMES["time"].fullmatch(path)] == []
 
 
 @pytest.mark.parametrize("path", files("tests"))
 def test_no_test_sleeps(path: str) -> None:
     """Tests wait for what they wait for, with a deadline; they never sleep."""
     tree = ast.parse(read(path))
-    calls = [
-        node.lineno for node in ast.walk(tree) if isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep"
-    ]
+    calls = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep"]
     names = [
         node.lineno
         for node in ast.walk(tree)

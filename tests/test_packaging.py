@@ -79,9 +79,7 @@ def test_package_imports(package: str) -> None:
 @pytest.mark.parametrize("folder", ["workers", "broker"])
 def test_folder_is_no_package_of_its_own(folder: str) -> None:
     """From the root of a checkout `import workers` is refused: it would be a second copy of every module."""
-    asked = subprocess.run(
-        [sys.executable, "-c", f"import {folder}"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    asked = subprocess.run([sys.executable, "-c", f"import {folder}"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert asked.returncode == 1
     assert f"ImportError: import legato_rl.{folder}, not {folder}" in asked.stderr
 

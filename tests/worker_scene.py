@@ -31,6 +31,7 @@ from legato_rl.wire import (
     Order,
     PutBlobs,
     PutRow,
+    Refused,
     RowStored,
 )
 from legato_rl.workers.link import Dropped, Link, Stopped
@@ -79,6 +80,8 @@ class Stage:
     order: Callable[[Beat], dict[str, Any]] = lambda beat: {}
     """Further fields of the answer to a beat."""
     stores_blobs: bool = True
+    refuses_blobs: str = ""
+    """Why the sink will never take a blob; empty where it does."""
     beats: list[Beat] = field(default_factory=list)
     calls: list[Received] = field(default_factory=list)
     cancels: list[CallCancel] = field(default_factory=list)
@@ -107,7 +110,10 @@ class Stage:
                 self.policy.send(received.peer, CallGone(call=call))
             case PutBlobs(blobs=names):
                 self.blobs.update((name.sha256, bytes(data)) for name, data in zip(names, received.blobs, strict=True))
-                if self.stores_blobs:
+                if self.refuses_blobs:
+                    refused = Refused(about="PutBlobs", of=received.message.ident(), reason=self.refuses_blobs)
+                    self.rows.send(received.peer, refused)
+                elif self.stores_blobs:
                     self.rows.send(received.peer, BlobsStored(hashes=[name.sha256 for name in names]))
             case PutRow():
                 self.drafts.append(received)

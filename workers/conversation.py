@@ -33,7 +33,8 @@ class Conversation:
 
         ValueError for an image that is no PNG data URL. Images come before the messages that name them.
         """
-        hashes, new = [], []
+        hashes: list[str] = []
+        new: list[Blob] = []
         for message in messages:
             stored = self._stored(message, new)
             hashes.append(self._keep(canonical_json(stored), "message", new))

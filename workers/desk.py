@@ -5,13 +5,17 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, SupportsFloat, TypeVar, get_args
 
 from PIL import Image
 
-from legato_rl.desktop import ActResult, Desktop, DesktopFailure, Ready
+from legato_rl.desktop import ActResult, Desktop, DesktopFailure, Ready, ReadyState
 
 T = TypeVar("T")
+LARGEST_RC = 2**32
+"""An exit code beyond this is none (Windows' have 32 bits)."""
+LONGEST_S = 1e9
+"""Seconds beyond this are a fault of the backend's clock."""
 
 
 class EvaluatorFailed(Exception):
@@ -38,7 +42,7 @@ class Desk:
 
     def wait_after_reset(self) -> Ready:
         """As Desktop.wait_after_reset."""
-        return _typed("wait_after_reset", Ready, _guard(self._desktop.wait_after_reset))
+        return _ready("wait_after_reset", _guard(self._desktop.wait_after_reset))
 
     def observe(self) -> bytes:
         """A whole PNG of the screen's size."""
@@ -47,12 +51,16 @@ class Desk:
     def act(self, action: str) -> ActResult:
         """As Desktop.act: sent once."""
         result = _typed("act", ActResult, _guard(lambda: self._desktop.act(action)))
-        _typed("act", Ready, result.ready)
+        is_rc = isinstance(result.rc, int) and abs(result.rc) <= LARGEST_RC
+        if not (is_rc and isinstance(result.stderr, str) and _is_seconds(result.act_s)):
+            said = f"rc {result.rc!r:.40}, act_s {result.act_s!r:.40}, stderr {result.stderr!r:.60}"
+            raise DesktopFailure("bad_answer", f"act gave {said}: a whole number, seconds and text are needed")
+        _ready("act", result.ready)
         return result
 
     def wait_before_eval(self) -> Ready:
         """As Desktop.wait_before_eval."""
-        return _typed("wait_before_eval", Ready, _guard(self._desktop.wait_before_eval))
+        return _ready("wait_before_eval", _guard(self._desktop.wait_before_eval))
 
     def evaluate(self) -> float:
         """The verdict, a finite number in [0, 1]; EvaluatorFailed for any other and for what the evaluator raises."""
@@ -80,6 +88,18 @@ def _typed(method: str, wanted: type[T], answer: object) -> T:
     return answer
 
 
+def _is_seconds(value: object) -> bool:
+    # The upper bound keeps whole numbers out that no float holds.
+    return isinstance(value, int | float) and 0 <= value < LONGEST_S
+
+
+def _ready(method: str, answer: object) -> Ready:
+    ready = _typed(method, Ready, answer)
+    if ready.state not in get_args(ReadyState) or not _is_seconds(ready.seconds):
+        raise DesktopFailure("bad_answer", f"{method} gave {ready!r:.100}: it must tell a state and seconds")
+    return ready
+
+
 def check_screen(png: object, size: tuple[int, int]) -> bytes:
     """`png` itself. DesktopFailure, type `screenshot`, where it is no whole PNG of `size`.
 
@@ -99,10 +119,26 @@ def check_screen(png: object, size: tuple[int, int]) -> bytes:
 
 
 def check_verdict(verdict: object) -> float:
-    """The evaluator's answer as a reward. EvaluatorFailed unless it is a finite number in [0, 1]; a bool is a number."""
-    if not isinstance(verdict, int | float):
+    """The evaluator's answer as a reward. EvaluatorFailed unless it is a finite number in [0, 1].
+
+    A bool is a number, and so is whatever else can be a float without being read as text (numpy's, Decimal).
+    """
+    if not isinstance(verdict, SupportsFloat):
         raise EvaluatorFailed("bad_verdict", f"evaluate returned {verdict!r}: it must return a number from 0 to 1")
-    reward = float(verdict)
+    try:
+        reward = float(verdict)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise EvaluatorFailed("bad_verdict", f"evaluate returned {verdict!r:.100}, which is no number: {error}") from None
     if not math.isfinite(reward) or not 0.0 <= reward <= 1.0:
         raise EvaluatorFailed("bad_verdict", f"evaluate returned {reward}: it must be from 0 to 1")
     return reward
+
+
+def is_readable(png: bytes) -> bool:
+    """Whether every pixel of a screenshot can be decoded; asked only where something choked on it."""
+    try:
+        with Image.open(io.BytesIO(png)) as image:
+            image.load()
+    except Exception:
+        return False
+    return True

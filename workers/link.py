@@ -24,20 +24,23 @@ from legato_rl.wire import Assignment, Beat, Holding, Order, Refused
 
 log = logging.getLogger("legato_rl.worker")
 
+QUIT_S = 5.0
+"""Seconds that the main thread has to begin closing, once the process was asked to end; it may hang in a guest call."""
 BEAT_S = 1.0
 """Seconds between two beats when nothing changes."""
 
 
-class Stopped(Exception):
-    """The held try is to end in a row, as `stopped` for `reason`."""
+class Stopped(BaseException):
+    """The held try is to end in a row, as `stopped` for `reason`. No Exception, so that no agent's or desktop's handler
+    takes it for a fault of its own."""
 
     def __init__(self, reason: StopReason) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
-class Dropped(Exception):
-    """The held try is to end without a row."""
+class Dropped(BaseException):
+    """The held try is to end without a row. No Exception, as Stopped."""
 
 
 @dataclass
@@ -93,6 +96,7 @@ class Link:
         with self._lock:
             state = self._state
             state.phase, state.step, state.past_actions = phase, step, past_actions
+            state.ready = state.ready and phase == "idle"
             state.deadline = None if seconds is None else self.clock.monotonic() + seconds
         self._changed.ring()
 
@@ -127,9 +131,10 @@ class Link:
 
     def ready(self) -> None:
         """The desktop passed its self-check and a try may be assigned."""
+        self.phase("idle")
         with self._lock:
             self._state.ready = True
-        self.phase("idle")
+        self._changed.ring()
 
     def built(self, message: str = "") -> None:
         """A desktop was built; `message` says why it did not pass its self-check, empty where it did."""
@@ -181,15 +186,28 @@ class Link:
 
     # --- the link thread's side --------------------------------------------------------------------------------------
 
+    def run(self, orders: Client) -> None:
+        """The link thread. A worker without it would be deaf and without deadlines, so a bug here ends the process."""
+        try:
+            self.serve(orders)
+        except BaseException:
+            log.exception("the link thread ended by an exception that nobody expected")
+            logging.shutdown()
+            os._exit(ExitCode.BUG)
+
     def serve(self, orders: Client) -> None:
         """Beat and hear orders until `quit`."""
         next_beat = self.clock.monotonic()
+        quit_at: float | None = None
         while True:
             now = self.clock.monotonic()
             with self._lock:
                 if self._state.quit:
                     return
                 deadline, phase = self._state.deadline, self._state.phase
+            if self.quit_.asked and phase != "closing":
+                quit_at = now + QUIT_S if quit_at is None else quit_at
+                deadline = quit_at if deadline is None else min(quit_at, deadline)
             if deadline is not None and now >= deadline:
                 self._end(phase)
             until = next_beat if deadline is None else min(next_beat, deadline)
@@ -266,6 +284,9 @@ class Link:
             self.news.ring()
 
     def _end(self, phase: Phase) -> None:
-        log.error("the phase %s passed its deadline of %s s: this process ends itself", phase, self.config.deadline(phase))
+        why = f"passed its deadline of {self.config.deadline(phase)} s"
+        if self.quit_.asked:
+            why = "was still on when the process was to end"
+        log.error("the phase %s %s: this process ends itself", phase, why)
         logging.shutdown()
         os._exit(ExitCode.DEADLINE)

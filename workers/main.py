@@ -28,9 +28,10 @@ def serve(root: Path, quit_: Quit) -> None:
     run = RunDir(root).load_run()
     settings = run.settings
     name = os.environ.get("SUPERVISOR_PROCESS_NAME", "worker-000")
-    desktop_class = load_backend(settings.desktop.backend)
 
     def build_desktop() -> Desktop:
+        # Imported here, where the link already beats: a backend whose import takes the process down is counted too.
+        desktop_class = load_backend(settings.desktop.backend)
         desktop: Desktop = desktop_class(settings.desktop, f"{run.run_id}-{name}")
         return desktop
 
@@ -51,7 +52,7 @@ def serve(root: Path, quit_: Quit) -> None:
         context.client("rows", address(run.sockets, "rows")) as rows,
         context.client("orders", address(run.sockets, "orders")) as orders,
     ):
-        thread = threading.Thread(target=link.serve, args=(orders,), name="link", daemon=True)
+        thread = threading.Thread(target=link.run, args=(orders,), name="link", daemon=True)
         thread.start()
         try:
             Worker(

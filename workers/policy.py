@@ -29,10 +29,15 @@ ASK_AGAIN_S = 2.0
 """Seconds without an answer after which a call is asked again; the proxy drops what nobody repeats for 10 s."""
 CANCEL_S = 5.0
 """Seconds that a cancel is repeated; a proxy that is away drops the call by itself."""
+QUIT_CANCEL_S = 1.0
+"""The same, when this process is to end."""
 
 
-class CallError(Exception):
-    """The proxy says that no completion will come. `type` is its cause, `standing_s` the seconds it was not running."""
+class CallError(BaseException):
+    """The proxy says that no completion will come. `type` is its cause, `standing_s` the seconds it was not running.
+
+    No Exception: it passes through the agent's code, which must not take it for a fault of its own.
+    """
 
     def __init__(self, type: str, message: str, standing_s: float) -> None:
         super().__init__(message)
@@ -75,10 +80,10 @@ class PolicyLine:
 
     def cancel(self, call: CallId) -> None:
         """Have the proxy drop `call` and forget its rollout; gives up silently on a proxy that is away."""
-        give_up = self.clock.monotonic() + CANCEL_S
+        give_up = self.clock.monotonic() + (QUIT_CANCEL_S if self.link.quit_.asked else CANCEL_S)
         while self.clock.monotonic() < give_up:
             self.socket.send(CallCancel(call=call))
-            wait([self.socket], 1.0)
+            wait([self.socket], QUIT_CANCEL_S)
             if any(isinstance(message, CallGone) for message in self._answers(call)):
                 return
 
@@ -123,7 +128,7 @@ class PolicyLine:
                             blobs = [known[sha256] for sha256 in message.hashes if sha256 in known]
                         case CallPending() | CallGone():
                             continue
-                        case Refused():
+                        case Refused(of=of) if of == ask.ident():
                             raise CallError("proxy_refused", message.reason, 0.0)
 
     def _answers(self, call: CallId) -> list[Message]:

@@ -16,28 +16,33 @@ from legato_rl.clock import Clock, iso
 from legato_rl.config import Phase
 from legato_rl.desktop import DesktopFailure
 from legato_rl.policy.body import call_seed, sampling_params
-from legato_rl.records import ActionRecord, Draft, Outcome, PolicyStamp, RolloutError, Step, StepRequest
+from legato_rl.records import ActionRecord, Draft, Outcome, RolloutError, Step, StepRequest
 from legato_rl.rundir import RunFile
 from legato_rl.wire import Assignment, CallId, CallReply
 from legato_rl.workers.agent import Agent, Observation
 from legato_rl.workers.agent.reasoning import merge_reasoning
 from legato_rl.workers.conversation import Conversation
-from legato_rl.workers.desk import Desk, EvaluatorFailed
-from legato_rl.workers.link import Dropped, Link, Stopped
+from legato_rl.workers.desk import Desk, EvaluatorFailed, is_readable
+from legato_rl.workers.drafts import action_record, identity
+from legato_rl.workers.link import Link, Stopped
 from legato_rl.workers.pace import Pace
 from legato_rl.workers.policy import CallError, PolicyLine, call_id
 from legato_rl.workers.rows import RowLine
 
-STDERR_BYTES = 2000
-"""What a row keeps of an action's stderr."""
+GRADING = frozenset({"wait_before_eval", "evaluate", "store"})
+"""Phases in which only the grading or the storing is left."""
 ENDS = frozenset({"DONE", "FAIL"})
 """Actions that end the episode."""
 TIMEOUT_TYPE = "rollout_timeout"
 """The type of a CallFailed that the rollout's own time-out caused; the rollout is then graded, not failed."""
 
 
-class _TimedOut(Exception):
-    """The rollout's own time is used up."""
+ERROR_CHARS = 2000
+"""What a row keeps of an error's message."""
+
+
+class _TimedOut(BaseException):
+    """The rollout's own time is used up. No Exception, since it passes through the agent's code."""
 
 
 @dataclass
@@ -67,6 +72,8 @@ class Try:
         self._call: CallId | None = None
         self._hashes: list[str] = []
         self._screen = b""
+        self._over = False
+        """The last action was begun: only looking and grading are left."""
         self.agent.call_llm = self._call_llm
 
     def run(self) -> Draft:
@@ -89,6 +96,7 @@ class Try:
         finally:
             if self._call is not None:
                 self.policy.forget(self._call)
+        self._enter("store")
         return self._draft(outcome, reward, reason, error, started, self.clock.monotonic() - start)
 
     # --- the episode -------------------------------------------------------------------------------------------------
@@ -130,7 +138,8 @@ class Try:
     def _one_step(self) -> bool:
         """One policy call, its actions, one look at the screen; whether the episode is over."""
         self.link.check()
-        self._check_time()
+        if self._pace.over(self.clock.monotonic()):
+            raise _TimedOut
         self._enter("policy")
         self._reply = None
         _, actions = self._ask_agent(Observation(screenshot=self._screen))
@@ -138,29 +147,37 @@ class Try:
         if reply is None:
             raise CallError("agent_made_no_call", "the agent's predict returned without calling call_llm", 0.0)
         records: list[ActionRecord] = []
+        timed_out = False
         try:
             for action in actions:
                 self.link.check()
-                if records:
-                    self._check_time()
+                timed_out = bool(records) and self._pace.over(self.clock.monotonic())
+                if timed_out:
+                    break
+                self._over = action in ENDS
                 records.append(self._act(action))
-                if action in ENDS:
+                if self._over:
                     break
         finally:
             # Also where an action failed: what the policy said, and what ran before, is known and kept.
             self._keep(reply, records)
+        self._over = self._over or timed_out or self._step + 1 == self.assignment.max_steps
         seconds = self._observe()
         if records:
             records[-1] = records[-1].model_copy(update={"obs_s": seconds})
             self._steps[-1] = self._steps[-1].model_copy(update={"actions": records})
+        if timed_out:
+            raise _TimedOut
         return bool(records) and records[-1].action in ENDS
 
     def _ask_agent(self, observation: Observation) -> tuple[str, list[str]]:
         try:
             return self.agent.predict(self.assignment.task["instruction"], observation)
-        except (CallError, Stopped, Dropped, _TimedOut):
-            raise
         except Exception as error:
+            if self._reply is not None:
+                self._keep(self._reply, [])
+            elif not is_readable(self._screen):
+                raise DesktopFailure("screenshot", f"the screenshot cannot be decoded: {error}") from error
             raise CallError("agent_error", f"{type(error).__name__}: {error}", 0.0) from error
 
     def _call_llm(self, payload: dict[str, Any], model: str) -> str:
@@ -207,16 +224,7 @@ class Try:
         total, ready = self.clock.monotonic() - start, result.ready
         self._pace.add("wait_s", min(ready.seconds, total))
         self._pace.add("act_s", max(0.0, total - ready.seconds))
-        return ActionRecord(
-            action=action,
-            rc=result.rc,
-            stderr=result.stderr.encode()[:STDERR_BYTES].decode(errors="ignore"),
-            act_s=result.act_s,
-            wait_s=ready.seconds,
-            ready_s=ready.seconds if ready.state == "ready" else None,
-            ready=ready.state,
-            obs_s=0.0,
-        )
+        return action_record(action, result)
 
     def _observe(self) -> float:
         start = self.clock.monotonic()
@@ -234,13 +242,9 @@ class Try:
 
     # --- small pieces ------------------------------------------------------------------------------------------------
 
-    def _check_time(self) -> None:
-        if self._pace.over(self.clock.monotonic()):
-            raise _TimedOut
-
     def _enter(self, phase: Phase) -> None:
         self._phase = phase
-        self.link.phase(phase, self._step, past_actions=phase in ("wait_before_eval", "evaluate", "store"))
+        self.link.phase(phase, self._step, past_actions=self._over or phase in GRADING)
 
     @contextmanager
     def _timed(self, phase: Phase, part: str) -> Iterator[None]:
@@ -251,8 +255,9 @@ class Try:
         finally:
             self._pace.add(part, self.clock.monotonic() - start)
 
-    def _error(self, kind: str, type_: str, error: Exception) -> RolloutError:
-        return RolloutError.model_validate({"kind": kind, "phase": self._phase, "type": type_, "message": str(error)})
+    def _error(self, kind: str, type_: str, error: BaseException) -> RolloutError:
+        message = str(error)[:ERROR_CHARS]
+        return RolloutError.model_validate({"kind": kind, "phase": self._phase, "type": type_, "message": message})
 
     def _draft(
         self,
@@ -267,22 +272,9 @@ class Try:
         if self._screen:
             final, new = self.conversation.add_image(self._screen)
             self.rows.put(new)
-        key, policy = self.assignment.key, self._settings.policy
         return Draft(
-            run_id=key.run,
-            rollout_id=key.rollout_id,
-            task_id=self.assignment.task_id,
-            domain=self.assignment.domain,
-            group_id=key.group,
-            attempt=key.attempt,
-            try_=key.try_,
-            policy=PolicyStamp(
-                model=policy.model,
-                version=self._versions[0] if self._versions else policy.version,
-                versions=self._versions,
-            ),
+            **identity(self.assignment, self._settings.policy, self._versions),
             desktop=self.desktop_name,
-            meta=self.assignment.meta,
             outcome=outcome,
             reward=reward,
             cancel_reason=reason,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from legato_rl.clock import Clock
-from legato_rl.desktop import Desktop
+from legato_rl.desktop import Desktop, DesktopFailure
 from legato_rl.records import Draft, FeedRow, Outcome, RolloutError
 from legato_rl.role import Quit
 from legato_rl.rundir import RunFile
@@ -55,7 +55,7 @@ class Worker:
                     wait([self.link.news], 1.0)
                     self.link.news.clear()
                     continue
-                self._run_try(assignment, lease)
+                self._run_try(assignment, lease, quit_)
         finally:
             self._close()
 
@@ -76,12 +76,14 @@ class Worker:
             log.exception("the desktop did not pass its self-check")
             self.link.built(f"{type(error).__name__}: {error}")
             self._close()
-            wait([quit_.bell], BUILD_PAUSE_S)
+            quit_.bell.clear()
+            if not quit_.asked:
+                wait([quit_.bell], BUILD_PAUSE_S)
             return
         self.link.built()
         self.link.ready()
 
-    def _run_try(self, assignment: Assignment, lease: int) -> None:
+    def _run_try(self, assignment: Assignment, lease: int, quit_: Quit) -> None:
         one = Try(
             self.run_file,
             assignment,
@@ -94,17 +96,33 @@ class Worker:
             self.link,
             self.clock,
         )
+        self.rows.begin()
+        broke = False
         try:
             draft = one.run()
-            self.link.phase("store", draft.n_steps, past_actions=True)
+            broke = draft.outcome is Outcome.DESKTOP_FAILED
             row = self._store(draft, one)
             log.info("%s is stored: %s, reward %s", draft.rollout_id, row.status.value, row.reward)
             self.link.release(stored=True)
         except Dropped:
             log.info("%s was dropped", assignment.key.rollout_id)
             self.link.release(stored=False)
-        if not self.link.wants_rebuild():
+        if self.link.wants_rebuild() or quit_.asked:
+            return
+        if broke and not self._answers():
+            self._build(quit_)
+        else:
             self.link.ready()
+
+    def _answers(self) -> bool:
+        """The self-check of a desktop that failed: no further work before it shows its screen."""
+        self.link.phase("observe")
+        try:
+            self._desk().observe()
+        except DesktopFailure as failure:
+            log.error("the desktop failed and does not pass its self-check: %s", failure)
+            return False
+        return True
 
     def _store(self, draft: Draft, one: Try) -> FeedRow:
         try:
@@ -123,6 +141,8 @@ class Worker:
 
     def _close(self) -> None:
         desktop, self._desktop = self._desktop, None
+        # A desktop that is closed because it no longer answers may hang in this too: it has a deadline.
+        self.link.phase("closing")
         if desktop is not None:
             with contextlib.suppress(Exception):
                 desktop.close()

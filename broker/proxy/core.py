@@ -142,6 +142,8 @@ class Core:
         if verdict.type in SERVER_WIDE:
             # A server that lost its key or its model in mid-run would fail every attempt; it is waited for instead.
             verdict = replace(verdict, action=Action.DOWN)
+        if verdict.action is Action.BACK_OFF:
+            self.server.put_off(verdict.message, now)
         if verdict.action is Action.DOWN:
             self.server.lost(verdict.message, now)
             self.admission.set_clocks(now)

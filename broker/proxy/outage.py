@@ -14,6 +14,8 @@ from typing import Literal
 LOOK_S = 5.0
 """Seconds without a sign of life, with calls in the air, after which `/health` is looked at."""
 FIRST_PAUSE_S = 0.25
+FULL_GAP_S = 120.0
+"""Seconds without a call put off after which a full server's time counts anew."""
 LONGEST_PAUSE_S = 5.0
 """Seconds between two probes of a server that is down: the first doubles up to the longest."""
 
@@ -29,6 +31,8 @@ class Outage:
     paused: bool = False
     outages: int = 0
     """How many times the server went down; an attempt that saw this number change spends no retry."""
+    _full_since: float | None = None
+    _full_at: float = 0.0
     _down_since: float | None = None
     _down_before: float = 0.0
     _pause: float = FIRST_PAUSE_S
@@ -52,18 +56,28 @@ class Outage:
         return self._down_before + (now - self._down_since if self._down_since is not None else 0.0)
 
     def gave_up(self, now: float) -> bool:
-        """Whether the server is down and was waited for long enough."""
-        return self.down and self.down_s(now) >= self.server_wait
+        """Whether the server is down, or does nothing but put calls off, and was waited for long enough."""
+        full = self._full_since is not None and self._full_at - self._full_since >= self.server_wait
+        return full or (self.down and self.down_s(now) >= self.server_wait)
 
     def departure(self, now: float) -> None:
         """The first attempt left after a time with none in the air: silence counts from here."""
         self._sign_at = now
 
     def completion(self, now: float) -> None:
-        """A call was answered. While the server is down that is a straggler and proves nothing."""
+        """A call was answered. While the server is down that is a straggler and proves nothing of its health."""
+        self._full_since = None
         if not self.down:
             self._down_before, self._pause = 0.0, FIRST_PAUSE_S
         self._sign_at = now
+
+    def put_off(self, why: str, now: float) -> None:
+        """A healthy server put a call off (a full queue, a rate limit)."""
+        if self._full_since is None or now - self._full_at > FULL_GAP_S:
+            self._full_since = now
+        self._full_at = now
+        if not self.down:
+            self.message = why
 
     def lost(self, why: str, now: float) -> None:
         """The server refused, cut off or failed its health check."""

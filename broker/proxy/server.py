@@ -15,7 +15,7 @@ from legato_rl.broker.proxy.job import IDS_KEY, Job
 from legato_rl.broker.proxy.pool import Ended, Pool, Probed
 from legato_rl.clock import Clock
 from legato_rl.config import Settings
-from legato_rl.policy.verdicts import Action
+from legato_rl.policy.verdicts import Action, Verdict
 from legato_rl.role import Quit
 from legato_rl.sockets import Client, Received, Server, wait
 from legato_rl.wire import CallAsk, CallCancel, CallGone, CallNeeds, ProxyBeat, ProxyOrder, Refused
@@ -86,14 +86,28 @@ class ProxyServer:
     def _dispatch(self, news: News) -> None:
         # The one place where a fault of a peer, or of a table, is caught: logged, counted, and nothing goes down.
         try:
-            for order in self._handle(news):
-                self._do(order)
+            orders = list(self._handle(news))
         except Exception as error:
             self.faults += 1
             name = type(news.message if isinstance(news, Received) else news).__name__
             log.exception("could not take in a %s", name)
             if isinstance(news, Received) and news.peer:
-                self._calls.send(news.peer, Refused(about=name, reason=str(error)))
+                self._calls.send(news.peer, Refused(about=name, of=news.message.ident(), reason=str(error)))
+            return
+        while orders:
+            orders += self._carry_out(orders.pop(0))
+
+    def _carry_out(self, order: Order) -> list[Order]:
+        """Do one order; a fault stays with it, and an attempt that could not leave is reported as ended."""
+        try:
+            self._do(order)
+        except Exception as error:
+            self.faults += 1
+            log.exception("could not carry out a %s", type(order).__name__)
+            if isinstance(order, Start):
+                verdict = Verdict(Action.FAIL, "proxy_fault", f"{type(error).__name__}: {error}")
+                return self._core.ended(order.token, verdict, self._clock.monotonic())
+        return []
 
     def _handle(self, news: News) -> Iterable[Order]:
         now = self._clock.monotonic()
@@ -151,7 +165,8 @@ class ProxyServer:
                 log.warning("the server refuses %s: from now on it is not asked for", IDS_KEY)
             return self._core.completed(job.token, result, now)
         if result.action is Action.WITHOUT_IDS:
-            self._ids_refused.add(rollout)
+            if rollout in self._core.calls:
+                self._ids_refused.add(rollout)
         elif result.action is not Action.CANCELLED:
             log.warning("%s step %d: %s: %s", rollout, job.call.step, result.action.value, result.message)
         return self._core.ended(job.token, result, now)

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from legato_rl.bad_input import one_sentence
 from legato_rl.canonical import canonical_json, image_hashes, is_hash, sha256_hex
-from legato_rl.config import one_sentence
 from legato_rl.errors import WireError
 from legato_rl.records import GRADED_OUTCOMES, Draft, Outcome, is_id
 from legato_rl.wire import BlobName

@@ -79,10 +79,10 @@ class Sink:
             answer = self._answer(server, received)
         except WireError as error:
             server.bad += 1
-            answer = Refused(about=kind, reason=str(error)[:REASON_LIMIT])
+            answer = Refused(about=kind, of=received.message.ident(), reason=str(error)[:REASON_LIMIT])
         except OSError as error:
             reason = explain(self._run.root, error)
-            answer = Refused(about=kind, reason=reason, again=True)
+            answer = Refused(about=kind, of=received.message.ident(), reason=reason, again=True)
             if not self._trouble:
                 log.error("%s", reason)
             self._trouble = reason

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
 
 from legato_rl.config import DesktopConfig, FakeConfig, PolicyConfig
-from legato_rl.errors import ConfigError, ExitCode
+from legato_rl.errors import ConfigError, ExitCode, RunStopped, Terminated
 from legato_rl.supervisord import KEY_VARIABLE
 
 Command = Callable[..., None]
@@ -115,7 +117,7 @@ def collect(**options: Any) -> None:
     """Run every task's group of rollouts and write them, graded, to a folder.
 
     The model server's key is taken from the environment variable LEGATO_POLICY_KEY. Exit codes: 0 all groups closed,
-    1 fewer than asked, 2 wrong input (nothing was started), 3 stopped early, 130 interrupted.
+    1 fewer than asked, 2 wrong input (nothing was started), 3 stopped early, 70 a bug, 130 Ctrl-C, 143 SIGTERM.
     """
     from legato_rl.cli.progress import progress
     from legato_rl.run.api import collect as run
@@ -139,22 +141,28 @@ def collect(**options: Any) -> None:
             "image_max",
         )
     }
+    signal.signal(signal.SIGTERM, _terminate)
+    out = options["out"]
     with progress(options["quiet"]) as display:
-        summary = run(
-            options["tasks"],
-            policy,
-            options["out"],
-            desktop=desktop,
-            on_start=display.start,
-            on_status=display.show,
-            **settings,
-        )
+        try:
+            summary = run(
+                options["tasks"], policy, out, desktop=desktop, on_start=display.start, on_status=display.show, **settings
+            )
+        except (RunStopped, KeyboardInterrupt):
+            display.cut(out)
+            raise
     if options["as_json"]:
         click.echo(json.dumps(summary, indent=1))
-    elif not options["quiet"]:
-        display.end(summary, options["out"])
-    if summary["groups"]["closed"] < summary["groups"]["asked"]:
+    display.end(summary, out)
+    groups = summary["groups"]
+    if groups["closed"] < groups["asked"]:
+        short = f"{groups['closed']} of {groups['asked']} groups closed: see `legato-rl profile {out}`"
+        click.echo(f"error: fewer than asked were delivered, {short}", err=True)
         sys.exit(ExitCode.SHORT)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
 
 
 def _policy(options: dict[str, Any]) -> PolicyConfig:
@@ -163,7 +171,7 @@ def _policy(options: dict[str, Any]) -> PolicyConfig:
         options["model"],
         version=options["policy_version"],
         api_key=os.environ.get(KEY_VARIABLE) or None,
-        extra_body=_json_object("extra_body", options["extra_body"]),
+        extra_body=_json_object("extra-body", options["extra_body"]),
         **{
             name: options[name]
             for name in (

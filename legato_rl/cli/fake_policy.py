@@ -25,10 +25,14 @@ from legato_rl.fake.server import FakePolicyServer
 @click.option("--concurrency", type=int, metavar="N", default=64, help="Requests at once; others wait in order.")
 @click.option("--max-queued", type=int, metavar="N", help="Requests that may wait; more get a 503.  [default: any]")
 @click.option("--cache-tokens", type=int, metavar="N", default=1_000_000, help="Tokens of the prefix cache; 0 is off.")
-@click.option("--no-cache-report", "report_cached", flag_value=False, default=True, help="Tell no cached tokens.")
+@click.option(
+    "--no-cache-report", "report_cached", flag_value=False, default=True, show_default=False, help="Tell no cached tokens."
+)
 @click.option("--max-model-len", type=int, metavar="N", default=131_072, help="Tokens of prompt and answer together.")
 @click.option("--max-images", type=int, metavar="N", help="Images per prompt.  [default: any]")
-@click.option("--no-token-ids", "token_ids", flag_value=False, default=True, help="Refuse `return_token_ids`.")
+@click.option(
+    "--no-token-ids", "token_ids", flag_value=False, default=True, show_default=False, help="Refuse `return_token_ids`."
+)
 @click.option("--reasoning-parser", is_flag=True, help="Move thoughts out of the content.")
 @click.option("--logprobs-mode", type=click.Choice(["raw", "processed"]), default="raw", help="As vLLM's.")
 @click.option("--sglang", is_flag=True, help="Answer under SGLang's names.")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from legato_rl._version import __version__
-from legato_rl.errors import ExitCode, LegatoError
+from legato_rl.errors import ExitCode, LegatoError, Terminated
 
 COMMANDS = {
     "collect": ("legato_rl.cli.collect:collect", "Run groups of rollouts and write them to a folder."),
@@ -48,6 +48,9 @@ class Commands(click.Group):
         except LegatoError as error:
             click.echo(f"error: {error}", err=True)
             sys.exit(error.exit_code)
+        except Terminated:
+            click.echo("terminated", err=True)
+            sys.exit(ExitCode.TERMINATED)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             sys.exit(ExitCode.INTERRUPTED)

@@ -7,11 +7,13 @@ import os
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from legato_rl.config import FAKE_URL, PolicyConfig
 from legato_rl.errors import ConfigError, ExitCode
 from legato_rl.fake.server import FakePolicyServer
-from legato_rl.policy.probe import ProbeReport, probe
+from legato_rl.policy.offer import ProbeReport, probe
+from legato_rl.policy.room import IMAGE_MAX
 
 _MARKS = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "off": "[yellow]off[/]", "unknown": "[yellow]unknown[/]"}
 
@@ -19,21 +21,24 @@ _MARKS = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "off": "[yellow]of
 @click.command("probe")
 @click.option("--policy-url", "url", required=True, metavar="URL", help="Base URL ending in /v1, or `fake`.")
 @click.option("--model", required=True, metavar="M", help="The model's name.")
+@click.option("--thinking", is_flag=True, help="Ask as a run with --thinking does.")
+@click.option(
+    "--image-max", type=int, default=IMAGE_MAX, show_default=True, metavar="N", help="Screenshots in the run's prompts."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON in place of the table.")
-def probe_command(url: str, model: str, as_json: bool) -> None:
-    """Ask a model server for one text and one prompt of images; say what it gives and what to switch on.
+def probe_command(url: str, model: str, thinking: bool, image_max: int, as_json: bool) -> None:
+    """Ask a model server for texts and prompts of images; say what it gives and what to switch on.
 
     The key is taken from LEGATO_POLICY_KEY. Exit code 1 where something is missing that training needs.
     """
-    try:
-        policy = PolicyConfig(url, model, api_key=os.environ.get("LEGATO_POLICY_KEY") or None)
-        if url == FAKE_URL:
-            with FakePolicyServer() as address:
-                report = probe(policy.model_copy(update={"url": address}))
-        else:
-            report = probe(policy)
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from None
+    if image_max < 1:
+        raise ConfigError(f"image-max is {image_max}: it must be at least 1")
+    policy = PolicyConfig(url, model, api_key=os.environ.get("LEGATO_POLICY_KEY") or None, thinking=thinking)
+    if url == FAKE_URL:
+        with FakePolicyServer() as address:
+            report = probe(policy.model_copy(update={"url": address}), image_max=image_max)
+    else:
+        report = probe(policy, image_max=image_max)
     if as_json:
         click.echo(report.model_dump_json(indent=2))
     else:
@@ -43,10 +48,10 @@ def probe_command(url: str, model: str, as_json: bool) -> None:
 
 
 def _print(report: ProbeReport) -> None:
-    table = Table("", "state", "value", "what to do", title=f"{report.model} at {report.url}", title_justify="left")
+    table = Table("", "state", "value", "what to do", title=Text(f"{report.model} at {report.url}"), title_justify="left")
     for row in report.rows:
         name = f"{row.name} *" if row.needed else row.name
-        table.add_row(name, _MARKS[row.state], row.value, row.remedy)
+        table.add_row(name, _MARKS[row.state], Text(row.value), Text(row.remedy))
     console = Console()
     console.print(table)
     verdict = (

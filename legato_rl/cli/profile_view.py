@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-WIDTH = 96
-"""Columns that the view takes at most; on a narrower terminal it shrinks."""
 BAR = 14
 """Columns of a bar that stands for everything."""
+GAP = 5
+"""Columns between two things that stand side by side."""
 
 STATUS_STYLES = {
     "ok": "green",
@@ -25,26 +27,50 @@ STATUS_STYLES = {
     "error": "red",
 }
 PHASE_STYLES = {"model": "magenta", "queue": "yellow", "other": "bright_black"}
+PHASE_NAMES = {"other": "agent, other"}
+"""Phases that are shown under another name: the rest of a rollout is mainly the agent's work on images."""
 
 
 def render(summary: dict[str, Any]) -> RenderableType:
-    """The whole view of a summary (docs/rollouts.md, summary.json)."""
+    """The whole view of a summary (docs/rollouts.md, summary.json).
+
+    What does not fit side by side is stacked, so that no number is ever cut.
+    """
     parts = [
         _title(summary),
-        _headline(summary),
-        _side_by_side(_statuses(summary), _phases(summary)),
-        _side_by_side(_model_calls(summary), _lengths(summary)),
+        SideBySide(_facts(summary), 4),
+        SideBySide([_statuses(summary), _phases(summary), _model_calls(summary), _lengths(summary)], 2),
     ]
-    if any(summary["errors"].values()):
-        parts.append(_errors(summary["errors"]))
+    errors = {
+        kind: types for kind, types in [*summary["errors"].items(), ("evaluator", summary["evaluator_failures"])] if types
+    }
+    if errors:
+        parts.append(_errors(errors))
     if summary["notices"]:
         parts.append(_notices(summary["notices"]))
-    page = Table.grid()
-    page.add_column(max_width=WIDTH)
-    for part in parts:
-        page.add_row(part)
-        page.add_row("")
-    return Padding(page, (1, 1, 0, 1))
+    return Padding(Group(*(Padding(part, (0, 0, 1, 0)) for part in parts)), (1, 1, 0, 1))
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Blocks in rows of `most`, or of half as many where the terminal is too narrow for the widest, down to one."""
+
+    blocks: list[RenderableType]
+    most: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = self.most
+        widths = [Measurement.get(console, options.update(width=10_000), block).maximum for block in self.blocks]
+        while columns > 1 and sum(max(widths[n::columns]) for n in range(columns)) + GAP * (columns - 1) > options.max_width:
+            columns //= 2
+        grid = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
+        for _ in range(columns):
+            grid.add_column()
+        for n in range(0, len(self.blocks), columns):
+            if n:
+                grid.add_row("")
+            grid.add_row(*self.blocks[n : n + columns])
+        yield grid
 
 
 def _title(summary: dict[str, Any]) -> RenderableType:
@@ -58,21 +84,18 @@ def _title(summary: dict[str, Any]) -> RenderableType:
     )
 
 
-def _headline(summary: dict[str, Any]) -> RenderableType:
+def _facts(summary: dict[str, Any]) -> list[RenderableType]:
     """The four numbers that a trainer looks for first."""
     groups, rewards = summary["groups"], summary["rewards"]
+    mean = "–" if rewards["mean"] is None else f"{rewards['mean']:.3f}"
     rest = [f"{groups[state]} {state}" for state in ("short", "open") if groups[state]]
     facts = [
         ("groups closed", f"{groups['closed']} of {groups['asked']}", ", ".join(rest)),
         ("usable rollouts", f"{rewards['usable']} of {rewards['asked']}", ""),
-        ("success", _percent(rewards["success_rate"]), f"mean reward {_number(rewards['mean'])}"),
+        ("success", _percent(rewards["success_rate"]), f"mean reward {mean}"),
         ("usable per hour", _number(summary["usable_per_hour"]), f"over {_seconds(summary['hours'] * 3600)}"),
     ]
-    grid = Table.grid(expand=True)
-    for _ in facts:
-        grid.add_column(ratio=1)
-    grid.add_row(*(Text.assemble((name, "dim"), "\n", (value, "bold"), "\n", (more, "dim")) for name, value, more in facts))
-    return grid
+    return [Text.assemble((name, "dim"), "\n", (value, "bold"), "\n", (more, "dim")) for name, value, more in facts]
 
 
 def _statuses(summary: dict[str, Any]) -> RenderableType:
@@ -90,7 +113,9 @@ def _phases(summary: dict[str, Any]) -> RenderableType:
     grid, time = _grid(1), summary["time"]
     for phase, share in sorted(time["share"].items(), key=lambda item: -(item[1] or 0)):
         if share:
-            grid.add_row(phase.replace("_", " "), _percent(share), _bar(share, PHASE_STYLES.get(phase, "cyan")))
+            grid.add_row(
+                PHASE_NAMES.get(phase, phase.replace("_", " ")), _percent(share), _bar(share, PHASE_STYLES.get(phase, "cyan"))
+            )
     return _block("time by phase", f"{_seconds(time['total_s'])} of desktops", grid)
 
 
@@ -146,19 +171,11 @@ def _block(title: str, more: str, body: RenderableType) -> RenderableType:
 
 
 def _grid(numbers: int) -> Table:
-    """A column of names, and columns of numbers; where there is one of these, something may stand beside it."""
+    """A column of names, and columns of numbers, which are never wrapped: where it is too narrow the names give way."""
     grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
     for _ in range(numbers):
         grid.add_column(justify="right", no_wrap=True)
-    return grid
-
-
-def _side_by_side(left: RenderableType, right: RenderableType) -> RenderableType:
-    grid = Table.grid(expand=True, padding=(0, 2, 0, 0))
-    grid.add_column(ratio=1)
-    grid.add_column(ratio=1)
-    grid.add_row(left, right)
     return grid
 
 

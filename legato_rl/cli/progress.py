@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from legato_rl.clock import SYSTEM_CLOCK, Clock
-from legato_rl.rundir import RunFile
+from legato_rl.rundir import RunDir, RunFile
 from legato_rl.wire import RunStatus
 
 LINE_S = 10.0
@@ -80,15 +81,27 @@ class Display:
 
     def end(self, summary: dict[str, Any], out: Path) -> None:
         """The run is over: say what came of it and where it is."""
-        groups, rewards = summary["groups"], summary["rewards"]
-        mean = "" if rewards["mean"] is None else f", mean reward {rewards['mean']:.2f}"
+        if self._quiet:
+            return
+        groups, rewards, attempts = summary["groups"], summary["rewards"], summary["attempts"]
+        mean = "" if rewards["mean"] is None else f", mean reward {rewards['mean']:.3f}"
+        cut = f", {attempts['unfinished']} of {attempts['asked']} attempts unfinished" if attempts["unfinished"] else ""
         self._console.print(
-            f"{groups['closed']} of {groups['asked']} groups closed, {rewards['usable']} usable rollouts{mean}; written to {out}",
+            f"{groups['closed']} of {groups['asked']} groups closed, {rewards['usable']} usable rollouts{mean}{cut}; "
+            f"written to {out}",
             highlight=False,
             soft_wrap=True,
         )
         for notice in summary["notices"]:
             self._console.print(f"note: {notice}", style="yellow", highlight=False, soft_wrap=True)
+
+    def cut(self, out: Path) -> None:
+        """The run ended early: say what is stored, where there is a summary of it."""
+        try:
+            summary = json.loads(RunDir(out).summary.read_bytes())
+        except (OSError, ValueError):
+            return
+        self.end(summary, out)
 
     def _rate(self, status: RunStatus) -> tuple[float, float | None]:
         """Usable rollouts per hour so far, and the seconds left if attempts go on ending as they did."""
@@ -140,6 +153,8 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _policy(status: RunStatus) -> str:
+    if status.state == "finished":
+        return "no longer needed"
     if status.policy == "up":
         return f"up, {status.running} running, {status.queued} queued"
     return f"{status.policy} {status.policy_message}".strip()

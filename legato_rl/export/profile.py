@@ -21,6 +21,10 @@ def profile_run(run_dir: str | Path) -> dict[str, Any]:
     with RowFile(run) as file:
         rows = (rollout for _, rollout in file.rows())
         summary = summarize(rows, about.settings, group_ids, events, about.engine.get("notices", []))
+    end = run.load_end()
+    if end is not None and end["state"] != "finished":
+        why = f": {end['reason']}" if end["reason"] else ""
+        summary["notices"].insert(0, f"the run was {end['state']} before its end{why}")
     if file.torn_bytes:
         summary["notices"].append(f"{file.torn_bytes} bytes at the end of {run.rollouts} are no whole row and were left out")
     return {
@@ -28,6 +32,7 @@ def profile_run(run_dir: str | Path) -> dict[str, Any]:
         "run_id": about.run_id,
         "model": about.settings.policy.model,
         "version": about.settings.policy.version,
+        "end": end,
         **summary,
     }
 

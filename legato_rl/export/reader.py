@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from pydantic import ValidationError
 
-from legato_rl.config import one_sentence
+from legato_rl.bad_input import one_sentence
 from legato_rl.errors import RecordError
 from legato_rl.export.groups import RowFacts, facts_of
 from legato_rl.records import Rollout

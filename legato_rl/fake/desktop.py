@@ -10,11 +10,10 @@ from typing import Any
 from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.config import DesktopConfig
 from legato_rl.desktop import ActResult, DesktopFailure, Ready
-from legato_rl.errors import ConfigError
 from legato_rl.fake.commands import Broken, GuestError, statements
 from legato_rl.fake.form import Form, is_infeasible, request_of
 from legato_rl.fake.hands import Hands
-from legato_rl.fake.layout import MIN_SCREEN, place_window
+from legato_rl.fake.layout import check_size, place_window
 from legato_rl.fake.screen import Scene, draw_screen
 from legato_rl.fake.waits import Fault, WaitKind, Waits
 
@@ -35,12 +34,7 @@ class FakeDesktop:
     """
 
     def __init__(self, config: DesktopConfig, name: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        width, height = config.screen_size
-        if width < MIN_SCREEN[0] or height < MIN_SCREEN[1]:
-            raise ConfigError(
-                f"screen_size is {width}x{height}: the fake desktop's window needs at least "
-                f"{MIN_SCREEN[0]}x{MIN_SCREEN[1]}, so make it larger"
-            )
+        check_size(config.screen_size)
         self.name = name
         self.actions: list[str] = []
         """Every action since the reset, DONE and FAIL included."""

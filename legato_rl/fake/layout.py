@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from legato_rl.errors import ConfigError
+
 Control = Literal["option0", "option1", "option2", "field", "confirm", "cancel"]
 """The window's controls, in tab order."""
 
@@ -24,6 +26,15 @@ WINDOW = (300, 192)
 
 PANEL_HEIGHT = 20
 """Units of the bar along the upper edge of the screen."""
+
+
+def check_size(size: tuple[int, int]) -> None:
+    """ConfigError for a screen that the window does not fit on."""
+    if size[0] < MIN_SCREEN[0] or size[1] < MIN_SCREEN[1]:
+        raise ConfigError(
+            f"screen is '{size[0]}x{size[1]}': the fake desktop's window needs at least "
+            f"{MIN_SCREEN[0]}x{MIN_SCREEN[1]}, so make it larger"
+        )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError
 
-from legato_rl.config import Frozen, Rate, Seconds, one_sentence
+from legato_rl.bad_input import one_sentence
+from legato_rl.config import Frozen, Rate, Seconds, Seed
 from legato_rl.errors import ConfigError
 from legato_rl.fake.waits import long_tailed
 
@@ -30,7 +31,7 @@ class FakePolicyConfig(Frozen):
     """Share of answers without a tool call that can be parsed."""
     latency: Seconds = 0.0
     """Mean seconds of one request in its slot."""
-    tail: Annotated[float, Field(ge=0, le=3)] = 0.0
+    tail: Annotated[float, Field(ge=0, le=3, allow_inf_nan=False)] = 0.0
     """Sigma of the log-normal factor (mean 1) on the latency."""
     tokens_per_second: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Adds the answer's tokens over this to the latency."""
@@ -59,7 +60,7 @@ class FakePolicyConfig(Frozen):
     """Share of requests answered 500."""
     keep_alive: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 5.0
     """Seconds after which an idle connection is closed."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the latencies, and of which request fails."""
 
     def __init__(self, **fields: Any) -> None:

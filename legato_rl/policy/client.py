@@ -36,10 +36,13 @@ class PolicyClient:
 
     def complete(self, messages: list[dict[str, Any]], seed: int | None = None) -> Completion:
         """The policy's answer to chat `messages` (images as data URLs). PolicyError, by type, where there is none."""
+        answer = self.ask(messages, seed=seed)
         try:
-            return parse_completion(self.ask(messages, seed=seed))
+            return parse_completion(answer)
         except Aborted as error:
             raise PolicyError("aborted", str(error)) from None
+        except PolicyError as error:
+            raise PolicyError(error.type, self._upstream.safe_words(error, answer)) from None
 
     def ask(self, messages: list[dict[str, Any]], seed: int | None = None, **fields: Any) -> bytes:
         """The 200 body of a chat request, `fields` laid over its own. PolicyError where there is none."""

@@ -17,21 +17,21 @@ from PIL import Image
 
 from legato_rl.errors import PolicyError
 from legato_rl.policy.answer import Answer, read_answer
+from legato_rl.policy.body import sampling_params
 from legato_rl.policy.client import PolicyClient
 from legato_rl.policy.verdicts import judge
 
 LogprobsMode = Literal["raw", "processed", "unknown"]
 """Of which distribution logprobs are: the model's own, the one that was sampled from, or nobody can tell."""
 
-MOST_IMAGES = 20
-"""Images that a prompt of the default --image-max holds."""
 PICTURE = 64
 """Pixels of a test image's side."""
-PROMPTS = ((MOST_IMAGES, 600), (10, 300), (5, 100), (2, 20), (1, 0))
-"""(images, words) of the long prompt, from the one that is asked first to those for a short context.
-
-The first has over 300 tokens of text, so that caches which hold whole blocks have some to hold.
-"""
+MOST_IMAGES = 64
+"""Images that are sent at most to see whether as many fit: a run may want any number."""
+LONG_WORDS = 600
+"""Words of the long prompt: over 300 tokens, so that caches which hold whole blocks have some to hold."""
+SHORTER = ((10, 300), (5, 100), (2, 20), (1, 0))
+"""(images, words) of the prompts that are asked next where the context is short."""
 RARE_ID = 100
 """A token id that every vocabulary has and no answer to the question starts with."""
 SURE = -0.01
@@ -101,33 +101,38 @@ def engine(client: PolicyClient, owner: str | None) -> Engine:
     return Engine(owner, None)
 
 
-def text_call(client: PolicyClient) -> Answer:
-    """The answer to a short text."""
+def text_call(client: PolicyClient, thinking: bool | None = None) -> Answer:
+    """The answer to a short text; asked with `enable_thinking` as `thinking` says, else as the policy does."""
     question = f"{secrets.token_hex(4)} Describe a computer screen in one sentence."
-    return read_answer(client.ask([{"role": "user", "content": question}], max_tokens=16))
+    fields: dict[str, Any] = {}
+    if thinking is not None:
+        template = _dict(sampling_params(client.policy, None)["chat_template_kwargs"])
+        fields["chat_template_kwargs"] = {**template, "enable_thinking": thinking}
+    return read_answer(client.ask([{"role": "user", "content": question}], max_tokens=16, **fields))
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """How a prompt of images fared: how many one prompt may hold, and the answers to it, asked twice."""
+    """How a prompt of images fared: how many it held, why not those that were wanted, and the answers to it."""
 
     images: int
-    first: Answer
-    second: Answer
+    short: Literal["", "limit", "context"]
+    """What kept it short: nothing, the server's limit of images in a prompt, or its context."""
+    answers: list[Answer]
 
 
-def pictures(client: PolicyClient) -> Pictures:
-    """Ask with 20 small images, or as many as the server takes, and then the same again."""
+def pictures(client: PolicyClient, wanted: int, times: int) -> Pictures:
+    """Ask `times` times the same with `wanted` small images, MOST_IMAGES at most, or with as many as the server takes."""
     word = secrets.token_hex(4)
-    limit = MOST_IMAGES
+    limit = wanted = min(wanted, MOST_IMAGES)
     refusal = PolicyError("too_many_images", "the server takes no image: serve a vision model")
-    for images, words in PROMPTS:
+    for images, words in ((wanted, LONG_WORDS), *SHORTER):
         count = min(images, limit)
         while count:
             messages = [_picture_message(word, count, words)]
             try:
-                first, second = (read_answer(client.ask(messages, max_tokens=4)) for _ in range(2))
-                return Pictures(count, first, second)
+                answers = [read_answer(client.ask(messages, max_tokens=4)) for _ in range(times)]
+                return Pictures(count, "" if count == wanted else "limit" if count == limit else "context", answers)
             except PolicyError as error:
                 refusal = error
                 if error.type == "context_length":
@@ -176,7 +181,7 @@ def _picture_message(word: str, images: int, words: int) -> dict[str, Any]:
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
     for n in range(images):
         buffer = io.BytesIO()
-        Image.new("RGB", (PICTURE, PICTURE), (n * 12, 255 - n * 12, 128)).save(buffer, "PNG")
+        Image.new("RGB", (PICTURE, PICTURE), (n % 256, 255 - n % 256, n // 256 % 256)).save(buffer, "PNG")
         url = "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
         parts.append({"type": "image_url", "image_url": {"url": url}})
     return {"role": "user", "content": parts}

@@ -6,6 +6,7 @@ of requests to the configured origin, and in no text.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable
 from dataclasses import replace
 from urllib.parse import urlsplit
@@ -57,12 +58,13 @@ class Upstream:
         `timeout_s` seconds bound this one attempt, all of it. `session_id` goes out as X-Session-ID. `token` names the
         call for `abort`; no two calls share one.
         """
+        answer = self.post(body, timeout_s, session_id, token)
         try:
-            return parse_completion(self.post(body, timeout_s, session_id, token))
+            return parse_completion(answer)
         except Aborted:
             raise UpstreamError(ABORTED) from None
         except PolicyError as error:
-            raise UpstreamError(Verdict(Action.FAIL, error.type, str(error))) from None
+            raise UpstreamError(Verdict(Action.FAIL, error.type, self.safe_words(error, answer))) from None
 
     def post(self, body: bytes | Pieces, timeout_s: float, session_id: str, token: Hashable = None) -> bytes:
         """As `post_chat`, but the 200 body as it came."""
@@ -74,7 +76,7 @@ class Upstream:
             raise self._failed(self._judge_break(error)) from None
         if status == 200:
             return answer
-        raise self._failed(judge(status, answer, healthy=status < 500 or self.health(HEALTH_S)))
+        raise self._failed(judge(status, self._clean(answer), healthy=status < 500 or self.health(HEALTH_S)))
 
     def get(self, path: str, timeout_s: float) -> tuple[int, bytes]:
         """Status and body of a GET below the base URL (`/models`), or below the server's root (`//version`).
@@ -118,8 +120,28 @@ class Upstream:
         return self._root + path[1:] if path.startswith("//") else self._base + path
 
     def _judge_break(self, error: LineBroken) -> Verdict:
-        healthy = error.broken is Break.TIMEOUT and self.health(HEALTH_S)
+        healthy = error.broken in (Break.CUT, Break.TIMEOUT) and self.health(HEALTH_S)
         return judge_break(error.broken, str(error), healthy)
+
+    def safe_words(self, error: PolicyError, answer: bytes) -> str:
+        """What is wrong with the 200 body `answer`, told without the key, should the server quote it back."""
+        words, clean = str(error), self._clean(answer)
+        if clean != answer:
+            # Judged anew without it, since words may be cut in the middle of the key.
+            try:
+                parse_completion(clean)
+                words = f"the answer cannot be used ({error.type}), and it quotes the key"
+            except PolicyError as told:
+                words = str(told)
+        # An answer may also hold the key escaped, and only the words of it hold it plainly.
+        return words.replace(self._key, "[key]") if self._key else words
+
+    def _clean(self, answer: bytes) -> bytes:
+        """An answer's bytes without the key, taken out before anything is cut from them."""
+        if self._key:
+            for form in {self._key, self._key.replace("/", "\\/"), json.dumps(self._key)[1:-1]}:
+                answer = answer.replace(form.encode(), b"[key]")
+        return answer
 
     def _failed(self, verdict: Verdict) -> UpstreamError:
         """The verdict as an error; a server that quotes the key back is not passed on."""

@@ -57,15 +57,17 @@ class Break(Enum):
 
 
 def judge_break(broken: Break, detail: str, healthy: bool) -> Verdict:
-    """The verdict on a call without an answer. `healthy` is what the server's /health said (it counts for TIMEOUT)."""
+    """The verdict on a call without an answer. `healthy` is what the server's /health said (it counts for CUT and TIMEOUT)."""
     if broken is Break.STALE:
         return Verdict(Action.RETRY_FRESH, "stale_connection", "the server had closed the idle connection")
     if broken is Break.CANCELLED:
         return Verdict(Action.CANCELLED, "cancelled", "the call was aborted by its caller")
     if broken is Break.REFUSED:
         return Verdict(Action.DOWN, "refused", f"no connection to the server ({detail}); start it or correct the policy URL")
+    if broken is Break.CUT and healthy:
+        return Verdict(Action.RETRY, "cut", f"the server, or what is before it, cut the call ({detail}); look at its log")
     if broken is Break.CUT:
-        return Verdict(Action.DOWN, "cut", f"the server cut the connection ({detail}); look at its log")
+        return Verdict(Action.DOWN, "cut", f"the server cut the connection ({detail}) and /health fails; look at its log")
     if healthy:
         return Verdict(Action.RETRY, "timeout", f"no answer {detail}; give --step-timeout more or the server less")
     return Verdict(Action.DOWN, "silent", f"no answer {detail} and /health fails; look at the server's log")

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from legato_rl.backend import load_backend
-from legato_rl.clock import SYSTEM_CLOCK
+from legato_rl.clock import SYSTEM_CLOCK, iso
 from legato_rl.config import FAKE_URL, DesktopConfig, PolicyConfig, Settings
 from legato_rl.control import ControlClient
-from legato_rl.errors import RunStopped
+from legato_rl.errors import LegatoError, RunStopped, SinkError
 from legato_rl.export.profile import write_summary
-from legato_rl.policy.preflight import preflight
+from legato_rl.policy.readiness import preflight
 from legato_rl.run.fake_policy import fake_policy
 from legato_rl.run.follow import follow
 from legato_rl.run.prepare import check_backend, claim_folder, release_folder, sockets_folder, write_run
@@ -73,7 +73,10 @@ def collect(
     with ExitStack() as stack:
         try:
             resolved = _with_server(resolved, folder, stack)
-            engine = preflight(resolved.policy)
+            steps = max(spec.max_steps for spec in specs)
+            engine = preflight(
+                resolved.policy, image_max=min(resolved.image_max, steps), screen_size=resolved.desktop.screen_size
+            )
             sockets = sockets_folder()
             stack.callback(shutil.rmtree, sockets, ignore_errors=True)
             run = write_run(folder, resolved, specs, engine, sockets)
@@ -84,7 +87,13 @@ def collect(
         if on_start:
             on_start(run)
         _run(folder, run, resolved.policy, on_status or (lambda status: None))
-    return write_summary(folder.root)
+    try:
+        folder.write_end("finished", "", iso(SYSTEM_CLOCK.wall()))
+        return write_summary(folder.root)
+    except OSError as error:
+        raise SinkError(
+            f"{folder.summary} cannot be written ({error.strerror}): make space there, then profile the run"
+        ) from None
 
 
 # A user of the protocol finds OSWorld's desktop here. By its name: the kernel imports no process.
@@ -110,15 +119,15 @@ def _run(folder: RunDir, run: RunFile, policy: PolicyConfig, show: Callable[[Run
         except KeyboardInterrupt:
             _interrupt(supervisor, control, folder, show)
             raise
-        except RunStopped:
+        except RunStopped as stopped:
             supervisor.stop()
-            write_summary(folder.root)
+            _sum_up(folder, "stopped", str(stopped))
             raise
         finally:
             _end(supervisor)
     if status.state == "stopped":
-        write_summary(folder.root)
-        raise RunStopped(f"the run stopped, resumable: {status.reason}")
+        _sum_up(folder, "stopped", status.reason)
+        raise RunStopped(f"the run stopped early: {status.reason}")
 
 
 def _interrupt(supervisor: Supervisor, control: ControlClient, folder: RunDir, show: Callable[[RunStatus], None]) -> None:
@@ -131,8 +140,16 @@ def _interrupt(supervisor: Supervisor, control: ControlClient, folder: RunDir, s
     except KeyboardInterrupt:
         supervisor.kill()
     _end(supervisor)
-    if folder.rollouts.exists():
+    _sum_up(folder, "interrupted", "")
+
+
+def _sum_up(folder: RunDir, state: str, reason: str) -> None:
+    """How a run ended early, and its summary; where they cannot be written, that must not hide why the run ended."""
+    try:
+        folder.write_end(state, reason, iso(SYSTEM_CLOCK.wall()))
         write_summary(folder.root)
+    except (LegatoError, OSError) as error:
+        log.error("summary.json cannot be written: %s", error)
 
 
 def _end(supervisor: Supervisor) -> None:

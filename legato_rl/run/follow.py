@@ -15,6 +15,10 @@ from legato_rl.wire import RunStatus
 
 LOOK_S = 0.5
 """Seconds between two looks."""
+LAST_WORD_S = 5.0
+"""Seconds to ask the broker once more, before a run is given up for its processes."""
+SILENT_S = 120.0
+"""Seconds without a word of the broker after which the run is given up."""
 MOST_RESTARTS = 5
 """Starts of the broker, the proxy or the sink after which the run is given up."""
 DEAD = ("FATAL", "UNKNOWN")
@@ -39,9 +43,9 @@ class Watch:
                 self._pids[state.name] = state.pid
                 self._starts[state.name] += 1
         for name in ESSENTIAL:
-            state = states.get(name)
-            if state is not None and _is_dead(state):
-                raise RunStopped(f"the {name} is {state.state}: {self._last_words(name)}")
+            essential = states.get(name)
+            if essential is not None and _is_dead(essential):
+                raise RunStopped(f"the {name} is {essential.state}: {self._last_words(name)}")
             if self._starts[name] > MOST_RESTARTS:
                 raise RunStopped(f"the {name} was started {self._starts[name]} times: {self._last_words(name)}")
         workers = {name: state for name, state in states.items() if name not in ESSENTIAL}
@@ -75,9 +79,11 @@ def follow(
     RunStopped, with the last log lines, where supervisord or a process without which nothing goes on is gone.
     """
     watch = Watch(logs)
+    heard = clock.monotonic()
     while True:
         status = control.status(wait_s=LOOK_S)
         if status is not None:
+            heard = clock.monotonic()
             show(status)
             if status.state in ("finished", "stopped"):
                 return status
@@ -87,7 +93,7 @@ def follow(
                 gone = watch.look(states)
             except RunStopped:
                 # Workers leave when the run is over; the broker may have said so since it was asked.
-                status = control.status(wait_s=LOOK_S)
+                status = control.status(wait_s=LAST_WORD_S)
                 if status is not None and status.state in ("finished", "stopped"):
                     show(status)
                     return status
@@ -98,3 +104,7 @@ def follow(
             raise RunStopped(f"supervisord is gone: its log ends with:\n{log_tail(logs / 'supervisord.log')}")
         if status is not None:
             clock.sleep(LOOK_S)
+        elif clock.monotonic() - heard > SILENT_S:
+            raise RunStopped(
+                f"the broker has not answered for {SILENT_S:.0f} s: its log ends with:\n{log_tail(logs / 'broker.log')}"
+            )

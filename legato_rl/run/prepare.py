@@ -20,6 +20,7 @@ from legato_rl.clock import SYSTEM_CLOCK, iso
 from legato_rl.config import DesktopConfig, Settings
 from legato_rl.endpoints import address
 from legato_rl.errors import ConfigError
+from legato_rl.fake.layout import check_size
 from legato_rl.run.processes import child_environment, scripts_folder
 from legato_rl.rundir import RunDir, RunFile, TaskSpec
 from legato_rl.supervisord import render
@@ -37,6 +38,9 @@ def check_backend(settings: Settings, tasks: list[TaskSpec]) -> None:
     sentence where something is missing.
     """
     desktop = settings.desktop
+    if desktop.backend == "fake":
+        check_size(desktop.screen_size)
+        return
     _ask(desktop, "legato_rl.backend", desktop.backend)
     checkout = [str(desktop.osworld_path)] if desktop.osworld_path else []
     if desktop.backend in OSWORLD_BACKENDS:

@@ -25,7 +25,7 @@ from legato_rl.clock import Clock
 from legato_rl.errors import ConfigError
 from legato_rl.supervisord import KEY_VARIABLE, control_socket
 
-STOP_S = 40.0
+STOP_S = 90.0
 """Seconds that supervisord gets to stop its programs, before its session is killed."""
 TURN_S = 0.1
 """Seconds between two questions to a supervisord that is stopping."""

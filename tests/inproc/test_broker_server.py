@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from broker_scene import Scene, holding, key, scene
+from broker_scene import Scene, beat, holding, key, scene
 
 from legato_rl.broker.core import GRADING_GRACE_S, RECONCILE_S
 from legato_rl.broker.roster import SILENCE_S
@@ -59,6 +59,23 @@ def test_a_closed_group_stops_its_workers_at_once() -> None:
         run.sink.push()
         order = run.hear(run.client("w1"), Order)
     assert (order.held, order.stop, order.drop) == (key(1), "group_closed", False)
+
+
+def test_a_late_beat_of_a_replaced_process_diverts_no_order() -> None:
+    """It is told to leave; what is pushed goes to the process that took its place."""
+    with scene(group=1) as run:
+        run.loaded()
+        run.beat("w0")
+        run.beat("w0", holds=holding(key(0)))
+        gone = run.client("the process before")
+        gone.send(beat("w1", boot="old"))
+        assert not run.hear(gone, Order).leave
+        run.beat("w1", boot="new")
+        gone.send(beat("w1", boot="old"))
+        assert run.hear(gone, Order).leave
+        run.sink.append(key(0), Outcome.DESKTOP_FAILED)
+        run.sink.push()
+        assert assigned(run.hear(run.client("w1"), Order)) == key(0, 1)
 
 
 def test_an_idle_worker_hears_of_new_work_at_once() -> None:
@@ -222,12 +239,12 @@ def test_a_desktop_that_is_out_is_told_to_the_sink_until_it_is_stored() -> None:
     assert status.desktops == {"out": 1}
 
 
-@pytest.mark.parametrize("message", [PutRow(row={}), Order(boot="x"), ProxyOrder(boot="x")])
+@pytest.mark.parametrize("message", [PutRow(row={"rollout_id": "r1:g0:0:0"}), Order(boot="x"), ProxyOrder(boot="x")])
 def test_a_message_that_is_not_the_brokers_is_refused(message: Message) -> None:
     """With a sentence, counted, and the next one is answered."""
     with scene() as run:
         refused = run.ask(message, Refused)
-        assert refused.about == type(message).__name__
+        assert (refused.about, refused.of) == (type(message).__name__, message.ident())
         assert "the broker takes no" in refused.reason
         assert run.broker.faults == 1
         assert run.status().state == "running"

@@ -43,8 +43,8 @@ def test_the_example_is_answered(sockets: Path) -> None:
                         received.peer,
                         RunStatus(
                             id=received.message.id, state="running", reason="", groups=counts, rows={"ok": 4},
-                            attempts_total=8, attempts_ended=4, desktops={"act": 2}, policy="up", sink_message="", policy_message="",
-                            queued=0, running=1,
+                            attempts_total=8, attempts_ended=4, desktops={"act": 2}, policy="up", sink_message="",
+                            policy_message="", queued=0, running=1,
                         ),
                     )  # fmt: skip
             assert example.stdout is not None

@@ -93,8 +93,12 @@ def test_the_socket_folder_has_a_short_name(tmp_path: Path, monkeypatch: pytest.
     [
         ("nonsense", "backend is 'nonsense': it must be osworld, container, fake or package.module:Class"),
         ("no.such.module:X", "backend is 'no.such.module:X': No module named 'no'; install it or correct the name"),
-        ("json:X", "backend is 'json:X': json has no class X"),
-        ("json:JSONDecoder", "backend is 'json:JSONDecoder': JSONDecoder lacks the method reset of the Desktop protocol"),
+        ("json:X", "backend is 'json:X': json has no class X; correct the name"),
+        (
+            "json:JSONDecoder",
+            "backend is 'json:JSONDecoder': JSONDecoder lacks the method reset of the Desktop protocol; "
+            "add it (docs/desktops.md)",
+        ),
         ("broken_at_import:X", "backend is 'broken_at_import:X': importing it fails with ZeroDivisionError: division by zero"),
         (
             "osworld",

@@ -10,7 +10,7 @@ from bad.policy_server import BadServer, Habit, answer, hang_up, reflect
 from captures_reader import answer_body
 from click.testing import CliRunner
 
-from legato_rl.canonical import canonical_json
+from legato_rl.cli.main import legato_rl
 from legato_rl.cli.probe import probe_command
 from legato_rl.clock import SystemClock
 from legato_rl.config import PolicyConfig
@@ -38,12 +38,6 @@ def look(server: dict[str, Any], **policy: Any) -> ProbeReport:
         return probe(PolicyConfig(url, "m", **policy))
 
 
-def fly(server: dict[str, Any], **policy: Any) -> dict[str, Any]:
-    """What the pre-flight finds at a bundled server with these settings."""
-    with FakePolicyServer(FakePolicyConfig(**server)) as url:
-        return preflight(PolicyConfig(url, "m", **policy))
-
-
 def states(report: ProbeReport) -> dict[str, tuple[str, str]]:
     return {row.name: (row.state, row.value) for row in report.rows}
 
@@ -57,7 +51,8 @@ def test_a_server_that_gives_everything() -> None:
     found = states(report)
     assert found["images"] == ("ok", "20 or more a prompt")
     assert found["logprobs mode"] == ("ok", "raw")
-    assert found["context length"] == ("ok", "131072 tokens")
+    assert found["context length"] == ("ok", "131,072 tokens, about 42,848 wanted")
+    assert found["reasoning"] == ("ok", "left in content")
 
 
 LACKS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str, bool]] = {
@@ -65,10 +60,15 @@ LACKS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str, bool]] = {
     "no prompt ids either": ({"token_ids": False}, {}, "prompt ids", "missing", False),
     "cache not told": ({"report_cached": False}, {}, "cached tokens", "missing", True),
     "cache off": ({"cache_tokens": 0}, {}, "cached tokens", "off", True),
-    "few images": ({"max_images": 3}, {}, "images", "off", True),
+    "few images": ({"max_images": 3}, {}, "images", "missing", False),
     "no images": ({"max_images": 0}, {}, "images", "missing", False),
-    "short context": ({"max_model_len": 2000}, {}, "images", "off", True),
-    "reasoning parser": ({"reasoning_parser": True}, THINKING, "reasoning", "off", True),
+    "no room for small images": ({"max_model_len": 2000}, {}, "images", "off", False),
+    "no room for a screenshot": ({"max_model_len": 4087}, {}, "context length", "missing", False),
+    "room for one screenshot": ({"max_model_len": 4088}, {}, "context length", "off", True),
+    "almost room for all": ({"max_model_len": 42847}, {}, "context length", "off", True),
+    "parser, no thoughts": ({"reasoning_parser": True}, {}, "reasoning", "off", True),
+    "parser, thoughts": ({"reasoning_parser": True}, THINKING, "reasoning", "off", True),
+    "every request fails": ({"fail": 1.0}, {"retries": 0}, "answers", "missing", False),
     "unknown model": ({"model": "other"}, {}, "model", "missing", False),
     "wrong key": ({"api_key": "right"}, {"api_key": "wrong"}, "key", "missing", False),
 }
@@ -86,8 +86,44 @@ def test_what_a_server_lacks_is_named_with_a_remedy(case: str) -> None:
 
 
 def test_how_many_images_a_prompt_may_hold() -> None:
-    """The number that the server names is tried, and reported."""
-    assert states(look({"max_images": 7}))["images"] == ("off", "7 a prompt")
+    """The number that the server names is tried, and reported; a run that keeps no more is served well."""
+    report = look({"max_images": 7})
+    (row,) = (row for row in report.rows if row.name == "images")
+    assert (row.value, row.remedy) == ("7 a prompt, 20 wanted", "raise --limit-mm-per-prompt or run with --image-max 7")
+    with FakePolicyServer(FakePolicyConfig(max_images=7)) as url:
+        assert probe(PolicyConfig(url, "m"), image_max=7).trainable
+
+
+def test_how_long_a_context_should_be() -> None:
+    """The remedy has the number of tokens, and how many screenshots there is room for."""
+    report = look({"max_model_len": 16_384})
+    (row,) = (row for row in report.rows if row.name == "context length")
+    assert (row.value, row.remedy) == (
+        "16,384 tokens, about 42,848 wanted",
+        "20 screenshots of 1920x1080 and an answer of 2,048 tokens are about 42,848 tokens: serve a longer context "
+        "(vLLM: --max-model-len), or run with --image-max 7",
+    )
+
+
+def test_a_server_that_fails_says_nothing_of_the_key() -> None:
+    """An error of the server is told as that; what it hides stays unknown."""
+    found = states(look({"fail": 1.0, "model": "m"}, retries=0))
+    assert found["answers"] == ("missing", "server_error")
+    assert {found[name][0] for name in ("key", "logprobs", "images")} == {"unknown"}
+    assert {found[name][0] for name in ("reachable", "model")} == {"ok"}
+
+
+def test_an_unknown_model_is_told_by_its_name() -> None:
+    """And with the names that are served."""
+    (row,) = (row for row in look({"model": "other"}).rows if row.name == "model")
+    assert (row.value, row.remedy) == ("m", "give --model one of: other")
+
+
+@pytest.mark.parametrize(("parser", "thinking"), [(True, False), (True, True), (False, False), (False, True)])
+def test_a_reasoning_parser_is_found(parser: bool, thinking: bool) -> None:
+    """Whether the run thinks or not: only without a parser are thoughts left in content."""
+    state, value = states(look({"reasoning_parser": parser}, thinking=thinking))["reasoning"]
+    assert (state, value == "left in content") == (("off", False) if parser else ("ok", True))
 
 
 def test_nobody_there() -> None:
@@ -172,63 +208,6 @@ def test_models_as_recorded() -> None:
     assert (found.names, found.owner, found.max_model_len) == (["tiny-qwen-vl"], "vllm", 65536)
 
 
-def test_preflight_facts() -> None:
-    """A good server at neutral sampling: facts for the record, no notices."""
-    facts = fly({"model": "m"})
-    assert facts == {
-        "engine": "legato",
-        "engine_version": facts["engine_version"],
-        "max_model_len": 131072,
-        "token_ids": True,
-        "prompt_token_ids": True,
-        "logprobs_mode": "raw",
-        "notices": [],
-    }
-    assert json.loads(canonical_json(facts)) == facts
-
-
-NOTICED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"token_ids": False}, {}, "no token ids"),
-    ({"reasoning_parser": True}, THINKING, "--reasoning-parser"),
-    ({}, {"temperature": 0.7}, "temperature 0.7"),
-    ({}, {"extra_body": {"top_k": 20}}, "top_k 20"),
-    ({}, {"extra_body": {"structured_outputs": {"regex": "a"}}}, "structured_outputs"),
-    ({"logprobs_mode": "processed"}, {"top_p": 0.9}, "top_p 0.9"),
-]
-
-
-@pytest.mark.parametrize(("server", "policy", "words"), NOTICED)
-def test_preflight_notices(server: dict[str, Any], policy: dict[str, Any], words: str) -> None:
-    """What a run may go on with, but must say loudly, is one sentence."""
-    (notice,) = fly(server, **policy)["notices"]
-    assert words in notice
-
-
-def test_processed_logprobs_include_the_temperature() -> None:
-    """Then they are of the distribution that was sampled, and there is nothing to say."""
-    assert fly({"logprobs_mode": "processed"}, temperature=0.7)["notices"] == []
-
-
-REFUSALS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"api_key": "right"}, {"api_key": "wrong"}, "LEGATO_POLICY_KEY"),
-    ({"model": "other"}, {}, "--model"),
-    ({"max_model_len": 20}, {}, "context"),
-    ({"fail": 1.0}, {"retries": 0}, "500"),
-]
-
-
-@pytest.mark.parametrize(("server", "policy", "words"), REFUSALS)
-def test_preflight_errors(server: dict[str, Any], policy: dict[str, Any], words: str) -> None:
-    """One sentence with the URL and what to do, before anything is started; the key is not in it."""
-    with pytest.raises(ConfigError) as caught:
-        fly(server, **policy)
-    message = str(caught.value)
-    assert message.startswith("policy-url is 'http://127.0.0.1:")
-    assert words in message
-    assert "\n" not in message
-    assert "wrong" not in message
-
-
 def test_the_client_answers_and_goes_on_without_ids() -> None:
     """A refused field is remembered, so that it is refused once."""
     with FakePolicyServer(FakePolicyConfig(token_ids=False)) as url, PolicyClient(PolicyConfig(url, "m")) as client:
@@ -257,15 +236,36 @@ def test_the_client_retries_as_the_verdicts_say() -> None:
     assert caught.value.type == "server_error"
 
 
+def test_a_mode_that_nobody_can_tell_has_a_remedy() -> None:
+    """The row says between which modes nobody can tell, and where it does not matter."""
+    plain = answer(200, answer_body("s1_eos"))
+    with BadServer([plain, plain, answer(400, {"error": {"message": "no"}})]) as server:
+        (row,) = (row for row in probe(PolicyConfig(server.url, "m")).rows if row.name == "logprobs mode")
+    assert (row.state, row.value) == ("unknown", "raw or processed")
+    assert row.remedy.startswith("sample with temperature 1")
+
+
 def test_probe_command() -> None:
-    """A table or JSON; exit code 1 where training needs something, 2 for bad input."""
+    """A table or JSON; exit code 1 where training needs something."""
     runner = CliRunner()
-    shown = runner.invoke(probe_command, ["--policy-url", "fake", "--model", "m"])
+    shown = runner.invoke(probe_command, ["--policy-url", "fake", "--model", "m", "--thinking", "--image-max", "3"])
     assert (shown.exit_code, "ready to train" in shown.output) == (0, True)
     with FakePolicyServer(FakePolicyConfig(api_key="k")) as url:
         told = runner.invoke(probe_command, ["--policy-url", url, "--model", "m", "--json"], env={"LEGATO_POLICY_KEY": "k"})
         refused = runner.invoke(probe_command, ["--policy-url", url, "--model", "m"], env={"LEGATO_POLICY_KEY": ""})
     assert (told.exit_code, json.loads(told.stdout)["model"]) == (0, "m")
     assert (refused.exit_code, "LEGATO_POLICY_KEY" in refused.output.replace("\n", "")) == (1, True)
-    wrong = runner.invoke(probe_command, ["--policy-url", "http://127.0.0.1:9", "--model", "m"])
-    assert (wrong.exit_code, "must end in /v1" in wrong.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--policy-url", "http://127.0.0.1:9"], "policy-url is 'http://127.0.0.1:9': it must end in /v1, as in"),
+        (["--policy-url", "fake", "--image-max", "0"], "image-max is 0: it must be at least 1"),
+    ],
+)
+def test_probe_refuses_wrong_options(arguments: list[str], said: str) -> None:
+    """In one line, as collect does, with exit code 2."""
+    wrong = CliRunner().invoke(legato_rl, ["probe", "--model", "m", *arguments])
+    assert (wrong.exit_code, wrong.stderr.count("\n")) == (2, 1)
+    assert wrong.stderr.startswith(f"error: {said}")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 from run_folder import RunFolder
 
 from legato_rl.cli.main import legato_rl
+from legato_rl.cli.profile_view import render
 from legato_rl.errors import ExitCode, RecordError
 from legato_rl.export.profile import profile_run, write_summary
 from legato_rl.records import Outcome, RolloutError, Status
 
+KINDS = ("kept", "cancelled")
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
@@ -64,12 +69,59 @@ def test_the_view_for_people(folder: RunFolder) -> None:
     """The view has the numbers that a trainer looks for, also for a run without rows."""
     code, out, _ = run("profile", folder.run.root)
     assert code == 0
-    assert re.search(r"1 of 2 +2 of 4 +50 %", out)
+    assert re.search(r"1 of 2 +2 of 4", out)
+    assert "50 %" in out
     assert re.search(r"env guest_timeout +1", out)
     assert "fake-3" in out
     folder.run.rollouts.unlink()
     code, out, _ = run("profile", folder.run.root)
     assert (code, "0 of 2" in out) == (0, True)
+
+
+@pytest.mark.parametrize("width", [40, 60, 72, 80, 96, 200])
+def test_no_number_is_ever_cut(folder: RunFolder, width: int) -> None:
+    """On any terminal, and of a run whose numbers are long: tables are stacked instead."""
+    summary = profile_run(folder.run.root)
+    calls = {
+        name: 987.654 if name.startswith(("seconds", "queued")) else value for name, value in summary["model_calls"].items()
+    }
+    lengths = {kind: dict.fromkeys(("rollouts", "steps", "seconds", "steps_mean", "seconds_mean"), 59_994) for kind in KINDS}
+    shares = dict.fromkeys(summary["time"]["share"], 0.09994)
+    summary |= {"rows": 1_234_567, "statuses": dict.fromkeys(summary["statuses"], 1_234_567)}
+    summary |= {"model_calls": calls, "lengths": lengths, "time": {**summary["time"], "share": shares}}
+    shown = view(summary, width)
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= width
+    assert shown.count("1234567") == len(summary["statuses"]) + 1
+    assert shown.count("16.5 min") == 6
+    assert shown.count("9.99 %") == len(shares)
+    assert shown.count("16.7 h") == 4
+
+
+def test_tables_are_stacked_where_they_do_not_fit(folder: RunFolder) -> None:
+    """Side by side where the terminal is wide enough."""
+    summary = profile_run(folder.run.root)
+    beside = [width for width in (40, 200) if re.search(r"rollouts .*time by phase", view(summary, width))]
+    assert beside == [200]
+
+
+def test_what_the_view_names(folder: RunFolder) -> None:
+    """The reward as collect tells it, the agent's share of the time, and the tasks whose evaluators failed."""
+    summary = profile_run(folder.run.root)
+    summary["evaluator_failures"] = {"task-7": 2}
+    summary["time"]["share"]["other"] = 0.5
+    shown = view(summary, 100)
+    assert "mean reward 0.500" in shown
+    assert re.search(r"agent, other +50 %", shown)
+    assert re.search(r"evaluator task-7 +2", shown)
+
+
+def view(summary: dict[str, Any], width: int) -> str:
+    """What a terminal of so many columns shows."""
+    console = Console(width=width, file=io.StringIO())
+    with console.capture() as capture:
+        console.print(render(summary))
+    return capture.get()
 
 
 def test_export_speaks_on_stderr(folder: RunFolder) -> None:

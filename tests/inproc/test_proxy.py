@@ -148,8 +148,10 @@ def test_max_inflight_holds_over_all_desktops() -> None:
 def test_what_cannot_be_taken_is_refused_and_takes_nothing_down(here: Scene) -> None:
     """A bad blob, a bad header, a message for somebody else: one sentence each, and the proxy goes on."""
     worker = here.worker()
-    worker.ask(rollout="r\nX: y")
-    assert "call.rollout" in worker.hear(Refused).reason
+    call = worker.ask(rollout="r\nX: y")
+    refused = worker.hear(Refused)
+    assert (refused.about, refused.of, refused.again) == ("CallAsk", str(call), False), "its sender can tell it from others"
+    assert "call.rollout" in refused.reason
     worker.ask(blobs=(b"{}",), messages=(text("a"),))
     worker.hear(CallNeeds)
     worker.socket.send(StatusAsk(id="x"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from bad.policy_server import BadServer, answer, half_an_answer
 from model_server import Answer, Body, ModelServer, completion
-from proxy_scene import KEY, scene, text
+from proxy_scene import KEY, proxy_before, scene, text
 
 from legato_rl.wire import CallFailed, CallPending, CallReply
 
@@ -29,6 +30,51 @@ def test_a_full_queue_lets_others_go_on_and_spends_no_retry() -> None:
         reply = one.hear(CallReply)
         assert reply.model.attempts == 3
         assert reply.model.queued_s >= 1.5
+
+
+def test_a_server_that_only_puts_calls_off_is_given_up() -> None:
+    """Healthy, and full for as long as a server may be down: the run stops with the server's own words, no call fails."""
+    with scene(ModelServer(lambda body: FULL), {"server_wait": 0.3, "retries": 0}) as here:
+        worker = here.worker()
+        worker.ask()
+        beat = here.beat(lambda beat: beat.gave_up)
+        assert beat.state == "up"
+        assert "queue full" in beat.message
+        assert not any(isinstance(message, CallFailed) for message in worker.seen)
+
+
+def test_an_order_that_cannot_be_carried_out_costs_its_call_alone() -> None:
+    """A fault of the proxy's own: the call fails by name, its slot is free again, and what waits behind it goes on."""
+    with scene(ModelServer(), {"retries": 0}, desktops=3, max_inflight=1) as here:
+        first, broken, behind = (here.worker() for _ in range(3))
+        here.server.hold()
+        first.ask(rollout="r:g:0:0")
+        here.server.wait_request()
+        broken.ask(rollout="r:g:1:0")
+        broken.hear(CallPending)
+        behind.ask(rollout="r:g:2:0", messages=(text("behind"),))
+        behind.hear(CallPending)
+        here.proxy._fragments.forget("r:g:1:0")  # its prompt is lost: there is nothing to send
+        here.server.let_go()
+        first.hear(CallReply)
+        assert broken.hear(CallFailed).type == "proxy_fault"
+        behind.hear(CallReply)
+        assert here.proxy.faults == 1
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_call_that_a_healthy_server_cuts_spends_a_retry(retries: int) -> None:
+    """A gateway that cuts every long answer would else be asked for ever."""
+    with (
+        BadServer([half_an_answer], {"/health": answer(200, b"")}) as server,
+        proxy_before(server.url, {"retries": retries}) as here,
+    ):
+        worker = here.worker()
+        worker.ask()
+        failed = worker.hear(CallFailed)
+        assert failed.type == "cut"
+        assert len(server.posts()) == retries + 1
+        assert {beat.state for beat in here.beats} <= {"up"}
 
 
 def test_a_server_that_goes_down_is_waited_for() -> None:

@@ -151,7 +151,7 @@ def test_a_duplicate_is_answered_with_the_row_that_stands(house: House) -> None:
 def test_a_wrong_row_is_refused(house: House) -> None:
     """Nothing is stored, and the reason is a sentence."""
     answer = house.asker().row(draft(reward=None))
-    assert answer == Refused(about="PutRow", reason="reward is missing: the outcome is graded")
+    assert answer == Refused(about="PutRow", of=draft()["rollout_id"], reason="reward is missing: the outcome is graded")
     assert house.lines() == []
 
 

@@ -84,11 +84,12 @@ def test_a_closed_idle_connection_costs_nothing() -> None:
 
 @pytest.mark.parametrize("habit", [hang_up, half_an_answer])
 def test_a_cut_connection_is_a_server_that_is_down(habit: Habit) -> None:
-    """A new connection that ends without a whole answer does not look like an idle one."""
-    with BadServer([habit]) as server:
-        calls = upstream(server)
-        assert [verdict(calls).type for _ in range(2)] == ["cut", "cut"]
-        assert verdict(calls).action is Action.DOWN
+    """A new connection that ends without a whole answer is no idle one; /health tells whether the server is gone with it."""
+    for health, action in ((answer(503, {}), Action.DOWN), (answer(200, {}), Action.RETRY)):
+        with BadServer([habit], gets={"/health": health}) as server:
+            calls = upstream(server)
+            assert [verdict(calls).type for _ in range(2)] == ["cut", "cut"]
+            assert verdict(calls).action is action
 
 
 def test_half_an_answer_on_a_kept_connection_is_cut() -> None:

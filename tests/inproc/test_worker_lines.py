@@ -52,8 +52,9 @@ def test_a_call_that_the_proxy_refuses_fails_the_attempt() -> None:
     """A refusal is a bug on one side: said in the row, not waited for."""
     with stage(ScriptedDesktop()) as scene:
         scene.give()
-        _, received = scene.call()
-        scene.tell(received, Refused(about="CallAsk", reason="params hold messages"))
+        ask, received = scene.call()
+        scene.tell(received, Refused(about="CallAsk", of="another call", reason="stale"))
+        scene.tell(received, Refused(about="CallAsk", of=ask.ident(), reason="params hold messages"))
         row = scene.store(Status.ERROR)
     assert (row["outcome"], row["error"]["type"]) == ("policy_failed", "proxy_refused")
 
@@ -79,8 +80,8 @@ def test_a_row_that_is_refused_for_good_is_accounted_for() -> None:
     with stage(ScriptedDesktop()) as scene:
         scene.give(meta={"k": 1})
         scene.answer("DONE")
-        _, received = scene.row()
-        scene.rows.send(received.peer, Refused(about="PutRow", reason="meta is odd"))
+        refused, received = scene.row()
+        scene.rows.send(received.peer, Refused(about="PutRow", of=refused["rollout_id"], reason="meta is odd"))
         row = scene.store(Status.ERROR)
     assert (row["outcome"], row["reward"], row["steps"], row["meta"]) == ("evaluator_failed", None, [], None)
     assert row["error"] == {"kind": "env", "phase": "store", "type": "row_refused", "message": "meta is odd"}

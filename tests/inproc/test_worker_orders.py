@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from threading import Event
-from typing import Any
-
 import pytest
-from scripted_desktop import READY, ScriptedDesktop
-from worker_scene import KEY, PATIENCE_S, assignment, reply, stage
+from scripted_desktop import READY, Gate, ScriptedDesktop
+from worker_scene import KEY, assignment, reply, stage
 
 from legato_rl.desktop import ActResult
 from legato_rl.records import RolloutKey, Status
 from legato_rl.wire import Refused, StatusAsk
 
 OTHER = RolloutKey(run="r1", group="g1", attempt=1, try_=0)
-
-
-class Gate:
-    """A place in a desktop's method where the test holds the worker."""
-
-    def __init__(self) -> None:
-        self.reached, self.open = Event(), Event()
-
-    def passing(self, answer: object) -> Callable[..., Any]:
-        """A method that waits at the gate, then answers."""
-
-        def method(*_: object) -> object:
-            self.reached.set()
-            assert self.open.wait(PATIENCE_S)
-            return answer
-
-        return method
 
 
 def test_the_beats_tell_what_is_held() -> None:

@@ -198,7 +198,8 @@ def test_a_backend_that_lacks_a_method(tmp_path: Path) -> None:
     (tmp_path / "mydesk.py").write_text(BACKEND)
     with collect(tmp_path / "run", tasks_file(tmp_path, "a"), "--backend", "mydesk:Rigid", cwd=tmp_path) as cli:
         assert cli.end() == ExitCode.BAD_INPUT
-        assert cli.output == "error: backend is 'mydesk:Rigid': Rigid lacks the method act of the Desktop protocol\n"
+        said = "backend is 'mydesk:Rigid': Rigid lacks the method act of the Desktop protocol; add it (docs/desktops.md)"
+        assert cli.output == f"error: {said}\n"
     assert not (tmp_path / "run").exists()
 
 

@@ -161,9 +161,7 @@ def test_a_call_that_cannot_be_read_is_a_parse_error_without_action(response: st
 
 def test_the_summary_is_the_action_line_or_made_from_the_first_action() -> None:
     """It stands for the step in prompts that no longer show it."""
-    assert (
-        parse_response("x\n  ACTION: Click: the button \n" + call("left_click"), SCREEN).summary == "Click: the button"
-    )
+    assert parse_response("x\n  ACTION: Click: the button \n" + call("left_click"), SCREEN).summary == "Click: the button"
     assert parse_response(call("left_click"), SCREEN).summary == "Did click"
     assert parse_response(call("terminate"), SCREEN).summary == "Ended the task"
 
@@ -192,9 +190,9 @@ FRAGMENTS = st.sampled_from(
 )
 VALUES = st.one_of(
     st.text(max_size=20),
-    st.recursive(
-        st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5), st.lists, max_leaves=6
-    ).map(json.dumps),
+    st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5), st.lists, max_leaves=6).map(
+        json.dumps
+    ),
 )
 RESPONSES = st.one_of(
     st.text(st.characters(), max_size=60),

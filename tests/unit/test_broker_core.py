@@ -2,51 +2,12 @@
 
 from __future__ import annotations
 
-from legato_rl.broker.core import GRADING_GRACE_S, RECONCILE_S, SINK_SILENT_S, Core
+from broker_on_paper import beat, feed, holding, key, make_core
+
+from legato_rl.broker.core import GRADING_GRACE_S, RECONCILE_S, SINK_SILENT_S
 from legato_rl.broker.roster import SILENCE_S
-from legato_rl.config import PolicyConfig, Settings
-from legato_rl.records import Outcome, RolloutKey, Status
-from legato_rl.rundir import TaskSpec
-from legato_rl.wire import Beat, Feed, FeedRow, Holding, ProxyBeat
-
-
-def make_core(groups: int = 1, restarted: bool = False, **settings: object) -> Core:
-    tasks = [
-        TaskSpec(task_id=f"t{i}", group_id=f"t{i}", domain=None, config={"id": f"t{i}"}, max_steps=5) for i in range(groups)
-    ]
-    made = Settings(policy=PolicyConfig("fake", "m"), **{"group": 2, "desktops": 2, **settings})
-    return Core("r", made, tasks, restarted, now=0.0)
-
-
-def key(attempt: int, try_: int = 0, group: str = "t0") -> RolloutKey:
-    return RolloutKey(run="r", group=group, attempt=attempt, try_=try_)
-
-
-def beat(worker: str = "w0", **changes: object) -> Beat:
-    fields: dict[str, object] = {
-        "worker": worker,
-        "boot": worker + "-1",
-        "ready": True,
-        "phase": "idle",
-        "holds": None,
-        "stored": None,
-        "built": 1,
-        "build_failures": 0,
-    }
-    return Beat.model_validate(fields | changes)
-
-
-def holding(held: RolloutKey, past_actions: bool = False) -> Holding:
-    return Holding(key=held, lease=1, phase="act", step=1, past_actions=past_actions)
-
-
-def feed(core: Core, *rows: tuple[RolloutKey, Outcome, Status], now: float = 0.0) -> list[object]:
-    start = core.feed_last
-    numbered = [
-        FeedRow(n=start + i + 1, key=k, outcome=outcome, status=status, reward=None)
-        for i, (k, outcome, status) in enumerate(rows)
-    ]
-    return list(core.feed(Feed(rows=numbered, last=start + len(rows)), now))
+from legato_rl.records import Outcome, Status
+from legato_rl.wire import Feed, FeedRow, ProxyBeat
 
 
 def test_nothing_is_handed_out_before_the_sink_was_heard() -> None:
@@ -75,8 +36,8 @@ def test_an_assignment_is_repeated_until_it_is_held_and_never_after_it_is_stored
     # The worker saw it stored, the feed has not told yet: what it says decides about the desktop's health, so wait for it.
     assert core.beat(beat(stored=key(0)), 0.0).assign is None
     (order,) = feed(core, (key(0), Outcome.GRADED, Status.OK))
-    assert order.assign is not None  # type: ignore[attr-defined]
-    assert order.assign.key == key(1)  # type: ignore[attr-defined]
+    assert order.assign is not None
+    assert order.assign.key == key(1)
 
 
 def test_an_idle_worker_hears_of_new_work_at_once() -> None:
@@ -87,7 +48,7 @@ def test_an_idle_worker_hears_of_new_work_at_once() -> None:
     core.beat(beat("w1"), 0.0)
     core.beat(beat("w0", ready=False, holds=holding(key(0))), 0.0)
     (order,) = feed(core, (key(0), Outcome.DESKTOP_FAILED, Status.RETRIED))
-    assert (order.boot, order.assign.key) == ("w1-1", key(0, 1))  # type: ignore[attr-defined]
+    assert (order.boot, order.assign.key) == ("w1-1", key(0, 1))
 
 
 def test_a_new_boot_and_silence_lose_what_was_held() -> None:
@@ -117,7 +78,7 @@ def test_closing_a_group_stops_the_others_and_skips_the_queued() -> None:
         core.beat(beat(name), 0.0)
         core.beat(beat(name, ready=False, holds=holding(key(i))), 0.0)
     orders = feed(core, (key(0), Outcome.GRADED, Status.OK), (key(1), Outcome.GRADED, Status.OK))
-    assert [(order.held, order.stop) for order in orders] == [(key(2), "group_closed")]  # type: ignore[attr-defined]
+    assert [(order.held, order.stop) for order in orders] == [(key(2), "group_closed")]
     assert core.groups.owed() == [(key(3), Outcome.NOT_STARTED)]
     feed(core, (key(3), Outcome.NOT_STARTED, Status.SKIPPED), (key(2), Outcome.STOPPED, Status.CANCELLED))
     assert core.state == "finished"
@@ -206,7 +167,7 @@ def test_a_full_disk_pauses_the_handing_out() -> None:
     core.feed(Feed(rows=[], last=0, trouble="full"), 0.0)
     assert core.beat(beat(), 0.0).assign is None
     (order,) = feed(core)
-    assert order.assign is not None  # type: ignore[attr-defined]
+    assert order.assign is not None
 
 
 def test_the_run_stops_when_most_tries_fail_on_the_desktop() -> None:

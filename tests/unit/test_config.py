@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
+from legato_rl.bad_input import OPTIONS, told
+from legato_rl.cli.collect import collect
+from legato_rl.cli.fake_policy import fake_policy
 from legato_rl.config import OWNED_KEYS, DesktopConfig, PolicyConfig, Settings
 from legato_rl.errors import ConfigError
+from legato_rl.fake.policy_config import FakePolicyConfig
 
 POLICY = PolicyConfig("http://127.0.0.1:8000/v1", "m")
 KEY = "sk-very-secret"
@@ -42,7 +47,9 @@ def test_a_url_that_can_be_used(url: str) -> None:
         ("ftp://h/v1", "must start with http://"),
         ("http:///v1", "must start with http://"),
         ("http://h/v1?key=x", "must start with http://"),
-        ("http://user:pw@h/v1", "must start with http://"),
+        ("http://h:99999/v1", "its port must be a number from 1 to 65535"),
+        ("http://h:0/v1", "its port must be a number from 1 to 65535"),
+        ("http://h:port/v1", "its port must be a number from 1 to 65535"),
         ("http://h /v1", "must start with http://"),
         ("http://h/v1\nHost: x/v1", "must start with http://"),
         ("", "must start with http://"),
@@ -53,6 +60,16 @@ def test_a_url_that_cannot(url: str, said: str) -> None:
     sentence = refusal(PolicyConfig, url, "m")
     assert sentence.startswith("policy-url is ")
     assert said in sentence
+
+
+@pytest.mark.parametrize(
+    "url", ["http://user:hush@h/v1", "user:hush@h/v1", "https://user:hush/@h:1/v1", "http://h/v1?key=hush"]
+)
+def test_a_secret_in_a_url_is_not_told_back(url: str) -> None:
+    """A user, a password and a query are refused, and not quoted."""
+    sentence = refusal(PolicyConfig, url, "m")
+    assert "hush" not in sentence
+    assert "user or password" in sentence or "must start with http://" in sentence
 
 
 @pytest.mark.parametrize(
@@ -69,12 +86,15 @@ def test_a_url_that_cannot(url: str, said: str) -> None:
         ("server_wait", -1),
         ("server_wait", math.nan),
         ("seed", "x"),
+        ("seed", -1),
+        ("seed", 2**63),
         ("version", ""),
     ],
 )
 def test_a_policy_number_that_is_wrong(field: str, value: object) -> None:
     """Out of its range, not finite, or no number."""
-    assert refusal(PolicyConfig, "fake", "m", **{field: value}).startswith(f"{field} is {value!r}: ")
+    sentence = refusal(PolicyConfig, "fake", "m", **{field: value})
+    assert sentence.startswith(f"{field.replace('_', '-')} is {value!r}: it must ")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +116,51 @@ def test_a_policy_number_that_is_wrong(field: str, value: object) -> None:
 )
 def test_a_run_setting_that_is_wrong(field: str, value: object) -> None:
     """As for the policy's."""
-    assert refusal(Settings, policy=POLICY, **{field: value}).startswith(f"{field} is {value!r}: ")
+    name = "stop-failures" if field == "stop_failure_share" else field.replace("_", "-")
+    assert refusal(Settings, policy=POLICY, **{field: value}).startswith(f"{name} is {value!r}: it must ")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("version", "", "it must not be empty"),
+        ("temperature", "warm", "it must be a number"),
+        ("temperature", "nan", "it must be a finite number"),
+        ("temperature", math.inf, "it must be a finite number"),
+        ("top_p", math.nan, "it must be a finite number"),
+        ("top_p", 1.1, "it must be at most 1"),
+        ("max_tokens", 2.5, "it must be a whole number"),
+        ("max_tokens", 0, "it must be at least 1"),
+        ("step_timeout", 0, "it must be more than 0"),
+        ("seed", 2**63, "it must be less than 9223372036854775808"),
+    ],
+)
+def test_what_is_asked_of_a_value(field: str, value: object, reason: str) -> None:
+    """Said in plain words, not in those of the library that checks."""
+    assert refusal(PolicyConfig, "fake", "m", **{field: value}).endswith(f": {reason}")
+
+
+@pytest.mark.parametrize("make", [PolicyConfig, DesktopConfig, Settings, FakePolicyConfig])
+def test_a_field_has_its_options_name(make: type[BaseModel]) -> None:
+    """A field that a command has as an option is told as that option."""
+    command = fake_policy if make is FakePolicyConfig else collect
+    options = {option.opts[0].removeprefix("--") for option in command.params}
+    spelled = {name: name.replace("_", "-") for name in make.model_fields if "_" in name and name != "api_key"}
+    wanted = {name: option for name, option in spelled.items() if option in options}
+    assert {name: OPTIONS.get(name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(None, "null"), (True, "true"), ({"a": [None]}, '{"a": [null]}'), ("x", "'x'"), (math.nan, "nan")]
+)
+def test_a_value_is_told_in_the_words_of_json(value: object, words: str) -> None:
+    """Nobody at a command line has to know Python."""
+    assert told(value) == words
+
+
+def test_a_long_value_is_cut() -> None:
+    """And it shows that it was."""
+    assert told("x" * 1000).endswith("x…")
 
 
 @pytest.mark.parametrize(
@@ -105,13 +169,17 @@ def test_a_run_setting_that_is_wrong(field: str, value: object) -> None:
         ({"fake": {"fail_reset": 2}}, "fake.fail_reset is 2: "),
         ({"fake": {"act_s": "-1"}}, "fake.act_s is '-1': "),
         ({"fake": {"nonsense": 1}}, "fake.nonsense is unknown here: correct the name or leave it out"),
-        ({"deadlines": {"lunch": 1}}, "deadlines.lunch"),
-        ({"deadlines": {"act": 0}}, "deadlines.act is 0: "),
-        ({"screen_size": (10, 10)}, "screen_size.0 is 10: "),
         ({"ram_gb": 0}, "ram_gb is 0: "),
         ({"cpus": 0.5}, "cpus is 0.5: "),
-        ({"ready_signal": False}, "fixed_wait is missing"),
-        ({"fixed_wait": 2.0}, "fixed_wait has no effect with the ready signal on"),
+        ({"fake": {"crash": math.nan}}, "fake.crash is nan: it must be a finite number"),
+        ({"deadlines": {"lunch": 1}}, "deadline is 'lunch': it must be 'booting', "),
+        ({"deadlines": {"act": 0}}, "deadline.act is 0: it must be more than 0"),
+        ({"deadlines": {"act": "inf"}}, "deadline.act is 'inf': it must be a finite number"),
+        ({"screen_size": (0, 0)}, "screen is '0x0': each side must be 64 to 8192 pixels, as in 1920x1080"),
+        ({"screen_size": (1920, 9000)}, "screen is '1920x9000': each side must be"),
+        ({"seed": -1}, "seed is -1: it must be at least 0"),
+        ({"ready_signal": False}, "fixed-wait is missing"),
+        ({"fixed_wait": 2.0}, "fixed-wait is 2.0: it has no effect with the ready signal on"),
         ({"backends": "fake"}, "backends is unknown here: correct the name or leave it out"),
     ],
 )
@@ -129,7 +197,8 @@ def test_what_is_missing_is_named() -> None:
 @pytest.mark.parametrize("key", sorted(OWNED_KEYS))
 def test_the_runs_own_keys_are_not_the_users(key: str) -> None:
     """`extra_body` cannot change what a record is made of."""
-    assert refusal(PolicyConfig, "fake", "m", extra_body={key: 1}).endswith(f"may not hold {key}: the run decides them")
+    sentence = refusal(PolicyConfig, "fake", "m", extra_body={key: 1})
+    assert sentence == f'extra-body is {{"{key}": 1}}: it may not hold {key}, which the run itself sets; take that out'
 
 
 def test_the_key_is_never_shown() -> None:

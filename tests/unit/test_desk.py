@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from scripted_desktop import READY, SIZE, ScriptedDesktop, screen
 
-from legato_rl.desktop import ActResult, DesktopFailure
+from legato_rl.desktop import ActResult, DesktopFailure, Ready
 from legato_rl.workers.desk import Desk, EvaluatorFailed, check_screen, check_verdict
 
 METHODS = {"reset": ({},), "wait_after_reset": (), "observe": (), "act": ("WAIT",), "wait_before_eval": ()}
@@ -70,6 +72,39 @@ def test_an_action_without_its_wait() -> None:
     assert failure.value.type == "bad_answer"
 
 
+@pytest.mark.parametrize(
+    "result",
+    [
+        ActResult(None, "", 0.0, READY),  # type: ignore[arg-type]
+        ActResult(1.5, "", 0.0, READY),  # type: ignore[arg-type]
+        ActResult(2**70, "", 0.0, READY),
+        ActResult(0, None, 0.0, READY),  # type: ignore[arg-type]
+        ActResult(0, b"no", 0.0, READY),  # type: ignore[arg-type]
+        ActResult(0, "", float("nan"), READY),
+        ActResult(0, "", -0.1, READY),
+        ActResult(0, "", None, READY),  # type: ignore[arg-type]
+        ActResult(0, "", 10**400, READY),
+        ActResult(0, "", 0.0, Ready("ready", float("inf"))),
+        ActResult(0, "", 0.0, Ready("ready", None)),  # type: ignore[arg-type]
+        ActResult(0, "", 0.0, Ready("done", 0.0)),  # type: ignore[arg-type]
+    ],
+)
+def test_an_action_whose_result_is_none(result: ActResult) -> None:
+    """No exit code, no text, no seconds, no such state: what cannot be stored is no answer."""
+    with pytest.raises(DesktopFailure) as failure:
+        call("act", lambda _: result)
+    assert failure.value.type == "bad_answer"
+
+
+@pytest.mark.parametrize("method", ["wait_after_reset", "wait_before_eval"])
+@pytest.mark.parametrize("ready", [Ready("ready", float("nan")), Ready("soon", 0.0), Ready("capped", -1.0)])  # type: ignore[arg-type]
+def test_a_wait_that_is_none(method: str, ready: Ready) -> None:
+    """Its state is one of three, its seconds a number."""
+    with pytest.raises(DesktopFailure, match=f"{method} gave") as failure:
+        call(method, lambda: ready)
+    assert failure.value.type == "bad_answer"
+
+
 def jpeg() -> bytes:
     """The right picture in the wrong format."""
     file = io.BytesIO()
@@ -113,6 +148,46 @@ def test_a_number_from_0_to_1_is_a_reward(verdict: float) -> None:
     """Whole numbers and bools are numbers: OSWorld's metrics return all three."""
     assert check_verdict(verdict) == float(verdict)
     assert type(check_verdict(verdict)) is float
+
+
+def repr_of(verdict: object) -> str:
+    """A test's name, short for a number of 400 digits."""
+    return f"{verdict!r:.20}"
+
+
+class Scalar:
+    """A number as numpy has them: it is no float, and can be one."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __float__(self) -> float:
+        return self.value
+
+
+class Array:
+    """What numpy has for several numbers: it says that it can be a float, and cannot."""
+
+    def __float__(self) -> float:
+        raise TypeError("only length-1 arrays can be converted to Python scalars")
+
+
+@pytest.mark.parametrize("verdict", [Scalar(0.25), Decimal("0.25"), Fraction(1, 4)])
+def test_whatever_is_a_number_is_a_reward(verdict: object) -> None:
+    """Evaluators compute with what they like."""
+    assert check_verdict(verdict) == 0.25
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [Scalar(1.5), Scalar(float("nan")), Decimal("NaN"), Decimal("2"), "0.25", b"0.25", Array(), Decimal("sNaN"), 10**400],
+    ids=repr_of,
+)
+def test_what_is_like_a_number_and_none_is_no_reward(verdict: object) -> None:
+    """Out of range, not finite, text, or several at once: the evaluator's fault, and the worker's life goes on."""
+    with pytest.raises(EvaluatorFailed) as failure:
+        call("evaluate", lambda: verdict)
+    assert failure.value.type == "bad_verdict"
 
 
 def test_what_an_evaluator_raises_is_its_own() -> None:

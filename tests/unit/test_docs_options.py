@@ -47,6 +47,11 @@ def test_every_option(page: str, heading: str, command: click.Command) -> None:
             assert told[name] in ("required", "none", "any", "") or told[name].startswith("["), name
 
 
+def test_no_flag_shows_a_default() -> None:
+    """A switch that is named for what it takes away does not say that it is on."""
+    assert "[default: True]" not in " ".join(fake_policy.get_help(click.Context(fake_policy, show_default=True)).split())
+
+
 def test_every_deadline() -> None:
     """The phases that have a deadline, and its seconds."""
     assert [(phase, float(seconds)) for phase, seconds in tables("collect.md", "Clocks")] == list(DEADLINES.items())

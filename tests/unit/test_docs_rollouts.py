@@ -82,6 +82,6 @@ def test_every_number_of_the_summary() -> None:
     """The summary's tables have exactly its fields."""
     settings = Settings(policy=PolicyConfig("fake", "m"), desktop=DesktopConfig(backend="fake"))
     summary = summarize([], settings, [])
-    of_the_run = {"run_id", "model", "version"}
+    of_the_run = {"run_id", "model", "version", "end"}
     assert set(documented("rollouts.md", "summary.json")) == summary.keys() | of_the_run
     assert set(documented("rollouts.md", "model_calls")) == summary["model_calls"].keys()

@@ -212,7 +212,7 @@ def test_before_a_task_there_is_an_empty_desktop() -> None:
 
 def test_a_screen_too_small_is_refused() -> None:
     """The message names the size and what to do."""
-    with pytest.raises(ConfigError, match=r"screen_size is 300x240: .* at least 320x240"):
+    with pytest.raises(ConfigError, match=r"screen is '300x240': .* at least 320x240"):
         FakeDesktop(DesktopConfig(backend="fake", screen_size=(300, 240)), "d0")
 
 

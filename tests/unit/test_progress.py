@@ -18,6 +18,7 @@ from legato_rl.wire import GroupCounts, RunStatus
 SUMMARY: dict[str, Any] = {
     "groups": {"asked": 4, "closed": 3, "short": 1, "open": 0, "flat": 0},
     "rewards": {"asked": 16, "usable": 14, "mean": 0.625, "success_rate": 0.5},
+    "attempts": {"asked": 16, "ended": 14, "unfinished": 2},
     "notices": ["desktops are out: worker-001"],
 }
 
@@ -91,11 +92,14 @@ def test_the_end_says_what_came_of_it() -> None:
     shown, out = display(DrivenClock())
     shown.end(SUMMARY, Path("runs/step-41"))
     assert out.getvalue().splitlines() == [
-        "3 of 4 groups closed, 14 usable rollouts, mean reward 0.62; written to runs/step-41",
+        "3 of 4 groups closed, 14 usable rollouts, mean reward 0.625, 2 of 16 attempts unfinished; written to runs/step-41",
         "note: desktops are out: worker-001",
     ]
     shown, out = display(DrivenClock())
-    shown.end({**SUMMARY, "rewards": {**SUMMARY["rewards"], "usable": 0, "mean": None}, "notices": []}, Path("x"))
+    shown.end(
+        {**SUMMARY, "rewards": {**SUMMARY["rewards"], "usable": 0, "mean": None}, "attempts": {"unfinished": 0}, "notices": []},
+        Path("x"),
+    )
     assert out.getvalue() == "3 of 4 groups closed, 0 usable rollouts; written to x\n"
 
 

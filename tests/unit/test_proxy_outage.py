@@ -121,3 +121,47 @@ def test_a_server_that_lost_its_set_up_is_waited_for_and_given_up() -> None:
     assert h.told == {}
     assert "does not know the model" in h.core.server.message
     assert len(h.starts) < 12
+
+
+def test_a_server_that_is_full_for_too_long_is_given_up() -> None:
+    """It passes every health check and answers nobody: `server_wait` counts from the first call that it put off."""
+    server = Outage(server_wait=10)
+    assert not server.gave_up(100.0)
+    for now in (100.0, 104.0, 109.0):
+        server.put_off("queue full", now)
+        server.probed(True, "", now)
+        assert not server.gave_up(now)
+    assert not server.gave_up(110.0)
+    server.put_off("queue full", 110.0)
+    assert server.gave_up(110.0)
+    assert server.standing == "up"
+
+
+def test_one_answer_shows_that_a_full_server_works() -> None:
+    """A busy server puts calls off now and then; each completion starts the wait anew."""
+    server = Outage(server_wait=10)
+    for now in (0.0, 9.0, 18.0, 27.0):
+        server.put_off("queue full", now)
+        assert not server.gave_up(now + 8.0)
+        server.completion(now + 8.5)
+    assert not server.gave_up(100.0)
+
+
+def test_a_full_server_says_so_until_it_answers() -> None:
+    """And what is wrong with a server that is down is the worse news."""
+    server = Outage(server_wait=10)
+    server.put_off("queue full", 0.0)
+    assert server.message == "queue full"
+    server.lost("refused", 1.0)
+    server.put_off("queue full", 2.0)
+    assert server.message == "refused"
+
+
+def test_a_server_that_nobody_asks_is_not_full() -> None:
+    """The call that was put off was cancelled, and nothing was asked since: an hour later nothing is known against it."""
+    h = harness(max_inflight=1, server_wait=600.0)
+    h.ask(call_id("a"))
+    h.end(h.token("a"), Action.BACK_OFF)
+    h.take(h.core.cancel(call_id("a"), h.now))
+    h.wait(3600.0)
+    assert not h.core.server.gave_up(h.now)

@@ -37,7 +37,7 @@ def test_a_row_of_every_outcome_is_read(outcome: Outcome) -> None:
         (draft(attempt=ATTEMPTS), "attempt is 4: a group of this run has the attempts 0 to 3"),
         (draft(attempt=1, rollout_id="r1:g1:0:0"), "rollout_id is 'r1:g1:0:0': the key makes it 'r1:g1:1:0'"),
         (draft(reward=None), "reward is missing: the outcome is graded"),
-        (draft(reward=1.5), "reward is 1.5: it must be less than or equal to 1"),
+        (draft(reward=1.5), "reward is 1.5: it must be at most 1"),
         (draft(reward=math.nan), "reward is nan"),
         (draft(outcome=Outcome.DESKTOP_FAILED, reward=0.0), "reward is 0.0: the outcome is desktop_failed"),
         (draft(outcome=Outcome.NOT_STARTED, reward=0.0), "reward is 0.0: the outcome is not_started"),

@@ -48,9 +48,7 @@ def new_index(closing: int = GROUP, env_retries: int = 1) -> Index:
 
 
 @given(rows, st.integers(1, ATTEMPTS), st.integers(0, 2))
-def test_exactly_k_graded_rows_of_a_group_are_usable(
-    incoming: list[dict[str, Any]], closing: int, retries: int
-) -> None:
+def test_exactly_k_graded_rows_of_a_group_are_usable(incoming: list[dict[str, Any]], closing: int, retries: int) -> None:
     """A group has its first K graded rows as usable rows, and no other, after every row."""
     index, stored = new_index(closing, retries), []
     for row in incoming:

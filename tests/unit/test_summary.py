@@ -183,7 +183,7 @@ def test_a_group_without_variance_is_told() -> None:
     """Equal rewards are counted as flat, and a notice says that they carry no signal."""
     summary = summarize([row(0, 1.0), row(1, 1.0)], settings(), ["g"])
     assert summary["groups"]["flat"] == 1
-    assert any("no variance" in notice for notice in summary["notices"])
+    assert any("without variance" in notice for notice in summary["notices"])
 
 
 def test_a_time_that_is_none_is_refused() -> None:

@@ -79,9 +79,7 @@ def _python311() -> str:
     """The wheels are pinned for one Python, which need not be the one that runs the tests."""
     found = sys.executable if sys.version_info[:2] == (3, 11) else shutil.which("python3.11")
     if found is None:
-        raise InstallError(
-            "the pinned vLLM needs python3.11 on PATH: install CPython 3.11, or leave the vllm tests out"
-        )
+        raise InstallError("the pinned vLLM needs python3.11 on PATH: install CPython 3.11, or leave the vllm tests out")
     return found
 
 

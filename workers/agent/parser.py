@@ -88,9 +88,7 @@ def parse_response(response: str, screen: Screen) -> ParsedResponse:
     infeasible = looks_infeasible(response)
     summary = _action_line(response)
     try:
-        actions = [
-            action for call in tool_calls(response) for action in actions_of(call, screen, infeasible=infeasible)
-        ]
+        actions = [action for call in tool_calls(response) for action in actions_of(call, screen, infeasible=infeasible)]
     except (ValueError, OverflowError, RecursionError) as error:
         # UnreadableCall, a number beyond any screen, a list nested a thousand deep.
         return ParsedResponse([], summary or "No action", f"a tool call cannot be carried out: {error}")

@@ -11,14 +11,21 @@ from legato_rl.policy import survey
 from legato_rl.policy.answer import Aborted, Answer, check
 from legato_rl.policy.body import NEUTRAL, sampling_params
 from legato_rl.policy.client import PolicyClient
+from legato_rl.policy.room import IMAGE_MAX, SCREEN_SIZE, Wanted, images_remedy
 
 _NEUTRAL: dict[str, Any] = {**NEUTRAL, "temperature": 1.0, "top_p": 1.0}
 _CONSTRAINTS = ("structured_outputs", "response_format", "guided_json", "logit_bias", "allowed_token_ids", "min_tokens")
 """Further fields of a body that change what is sampled."""
 
 
-def preflight(policy: PolicyConfig, clock: Clock = SYSTEM_CLOCK) -> dict[str, Any]:
-    """What the run should know of the server, for `run.json`.
+def preflight(
+    policy: PolicyConfig,
+    clock: Clock = SYSTEM_CLOCK,
+    *,
+    image_max: int = IMAGE_MAX,
+    screen_size: tuple[int, int] = SCREEN_SIZE,
+) -> dict[str, Any]:
+    """What the run should know of the server, for `run.json`. Its prompts hold up to `image_max` screens of that size.
 
     `engine`, `engine_version`, `max_model_len` (each null where the server does not tell), `token_ids` and
     `prompt_token_ids` (whether they are on offer), `logprobs_mode` (`raw`, `processed`, `unknown`), and `notices`: the
@@ -31,6 +38,7 @@ def preflight(policy: PolicyConfig, clock: Clock = SYSTEM_CLOCK) -> dict[str, An
             engine = survey.engine(client, served.owner)
             _check(answer, policy.thinking)
             mode = survey.logprobs_mode(client)
+            pictures = survey.pictures(client, image_max, times=1)
     except (PolicyError, Aborted) as error:
         raise ConfigError(f"policy-url is {policy.url!r}: {error}") from None
     token_ids = answer.token_ids is not None
@@ -44,6 +52,7 @@ def preflight(policy: PolicyConfig, clock: Clock = SYSTEM_CLOCK) -> dict[str, An
             "a reasoning parser at the server splits content from ids: start it without --reasoning-parser, since an "
             "answer cut while thinking has no content there"
         )
+    notices += room_notices(Wanted(image_max, screen_size, policy.max_tokens), served.max_model_len, pictures)
     notices += sampling_notices(policy, mode, engine.name)
     return {
         "engine": engine.name,
@@ -54,6 +63,17 @@ def preflight(policy: PolicyConfig, clock: Clock = SYSTEM_CLOCK) -> dict[str, An
         "logprobs_mode": mode,
         "notices": notices,
     }
+
+
+def room_notices(wanted: Wanted, context: int | None, pictures: survey.Pictures) -> list[str]:
+    """A sentence each where a prompt may not hold the run's screenshots: their number, or their tokens."""
+    notices = []
+    if pictures.short == "limit" or (pictures.short and context is None):
+        number = f"{pictures.images} image" + ("" if pictures.images == 1 else "s")
+        notices.append(f"the server takes {number} in a prompt: {images_remedy(pictures.images)}")
+    if context is not None and context < wanted.tokens:
+        notices.append(f"the server's context of {context:,} tokens is short, since {wanted.context_remedy(context)}")
+    return notices
 
 
 def sampling_notices(policy: PolicyConfig, mode: survey.LogprobsMode, engine: str | None) -> list[str]:

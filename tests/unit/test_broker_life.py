@@ -1,0 +1,158 @@
+"""What does the broker make of restarts, of processes that were replaced, and of a run that nobody works on any more?"""
+
+from __future__ import annotations
+
+import pytest
+from broker_on_paper import beat, feed, holding, key, make_core
+
+from legato_rl.broker.core import FAILURE_WINDOW, GRADING_GRACE_S, LIFELESS_S, RECONCILE_S
+from legato_rl.broker.roster import SILENCE_S
+from legato_rl.records import Outcome, Status
+from legato_rl.wire import Feed, FeedRow
+
+STORED = [(key(0), Outcome.DESKTOP_FAILED, Status.RETRIED), (key(0, 1), Outcome.WORKER_LOST, Status.RETRIED)]
+
+
+def test_a_broker_that_knows_no_rows_yet_takes_no_try_away() -> None:
+    """After a restart a worker holds the third try of an attempt: it may go on, and is adopted when the rows are here."""
+    core = make_core(restarted=True, env_retries=2)
+    held = beat(ready=False, holds=holding(key(0, 2)))
+    order = core.beat(held, 0.1)
+    assert (order.held, order.stop, order.drop, order.assign) == (key(0, 2), None, False, None)
+    rows = [FeedRow(n=n, key=k, outcome=o, status=s, reward=None) for n, (k, o, s) in enumerate(STORED, start=1)]
+    core.feed(Feed(rows=rows[:1], last=2), 0.2)
+    assert not core.beat(held, 0.3).drop, "half of the rows are not all"
+    core.feed(Feed(rows=rows[1:], last=2), 0.4)
+    order = core.beat(held, 0.5)
+    assert (order.held, order.stop, order.drop) == (key(0, 2), None, False)
+    feed(core, now=RECONCILE_S)
+    assigned = core.beat(beat("w1"), RECONCILE_S).assign
+    assert assigned is not None
+    assert assigned.key == key(1), "what is held is handed out to nobody else"
+
+
+def test_a_broker_that_knows_the_rows_drops_what_is_not_the_present_try() -> None:
+    """The same worker, were its row stored meanwhile."""
+    core = make_core(restarted=True, env_retries=2)
+    feed(core, *STORED)
+    assert core.beat(beat(ready=False, holds=holding(key(0, 1))), 0.5).drop
+
+
+def test_beats_of_a_replaced_process_say_nothing() -> None:
+    """They may come interleaved with the new one's: nothing is lost, nothing is rebuilt, and the old one is told to leave."""
+    core = make_core()
+    feed(core)
+    core.beat(beat(boot="old"), 0.0)
+    core.beat(beat(boot="new"), 1.0)
+    core.beat(beat(boot="new", ready=False, holds=holding(key(1))), 1.1)
+    owed = core.groups.owed()
+    for n in range(8):
+        late = core.beat(beat(boot="old", ready=False, built=0, build_failures=n, phase="booting"), 1.2)
+        assert (late.boot, late.leave, late.assign, late.rebuild) == ("old", True, None, 0)
+        order = core.beat(beat(boot="new", ready=False, holds=holding(key(1))), 1.3)
+        assert (order.boot, order.held, order.drop, order.leave) == ("new", key(1), False, False)
+    assert core.changes == []
+    assert core.groups.owed() == owed == [(key(0), Outcome.WORKER_LOST)]
+    assert core.roster.workers["w0"].heard_at == 1.3
+    assert sum(core.ignored.values()) == 8
+
+
+def test_beats_of_a_replaced_process_do_not_keep_a_worker_alive() -> None:
+    """The new process fell silent: what it held is lost, whatever the old one goes on to say."""
+    core = make_core()
+    feed(core)
+    core.beat(beat(boot="old"), 0.0)
+    core.beat(beat(boot="new"), 0.0)
+    core.beat(beat(boot="new", ready=False, holds=holding(key(1))), 0.0)
+    core.beat(beat(boot="old", ready=False), SILENCE_S)
+    core.tick(SILENCE_S + 1)
+    assert (key(1), Outcome.WORKER_LOST) in core.groups.owed()
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_run_that_no_worker_works_on_stops(heard: bool) -> None:
+    """Whether they fell silent or never spoke: resumable, after minutes, and with a reason."""
+    core = make_core()
+    begun = 0.0
+    if heard:
+        begun = 50.0
+        core.beat(beat(), begun)
+    feed(core, now=begun)
+    core.tick(begun + LIFELESS_S)
+    assert core.state == "running"
+    core.tick(begun + LIFELESS_S + 1)
+    assert core.state in ("stopping", "stopped")
+    assert core.reason == f"no worker was heard for {LIFELESS_S:.0f} s: see the workers' logs"
+    assert all(outcome is Outcome.WORKER_LOST for _, outcome in core.groups.owed()), "nothing is skipped"
+
+
+def test_a_run_with_one_worker_left_goes_on() -> None:
+    """One beat of anybody is a sign of life."""
+    core = make_core()
+    feed(core)
+    core.beat(beat("w0"), 0.0)
+    core.beat(beat("w1"), 0.0)
+    for now in range(0, 2 * int(LIFELESS_S), 10):
+        core.beat(beat("w1", ready=False), float(now))
+        core.tick(float(now))
+    assert core.state == "running"
+
+
+def test_a_stopping_run_whose_last_try_is_graded_is_finished() -> None:
+    """What was asked for is all there: there is nothing to resume."""
+    core = make_core(group=1)
+    feed(core)
+    core.beat(beat(), 0.0)
+    held = beat(ready=False, holds=holding(key(0), past_actions=True))
+    core.beat(held, 0.0)
+    core.stop("asked", 1.0)
+    core.tick(1.0)
+    assert core.state == "stopping"
+    feed(core, (key(0), Outcome.GRADED, Status.OK), now=2.0)
+    assert core.state == "finished"
+    core.tick(1.0 + GRADING_GRACE_S)
+    assert core.state == "finished"
+    assert core.beat(beat(stored=key(0)), 3.0).leave
+
+
+def test_a_stopped_run_stays_stopped() -> None:
+    """Workers were told to leave, and so were those who watch: a late row changes the counts alone."""
+    core = make_core(group=1)
+    feed(core)
+    core.stop("asked", 1.0)
+    core.tick(1.0)
+    assert core.state == "stopped"
+    feed(core, (key(0), Outcome.GRADED, Status.OK), now=2.0)
+    assert (core.state, core.rows["ok"]) == ("stopped", 1)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.STOPPED, Outcome.NOT_STARTED])
+def test_tries_that_were_not_run_to_their_end_say_nothing_of_the_desktops(outcome: Outcome) -> None:
+    """Between 11 failures and 8 verdicts they neither hide the failures nor make up the twentieth try."""
+    core = make_core(groups=60, group=1, env_retries=0, desktops=60)
+    feed(core)
+    status = Status.CANCELLED if outcome is Outcome.STOPPED else Status.SKIPPED
+    for i in range(11):
+        feed(core, (key(0, group=f"t{2 * i}"), Outcome.DESKTOP_FAILED, Status.ERROR))
+        feed(core, (key(0, group=f"t{2 * i + 1}"), outcome, status))
+    for i in range(30, 30 + FAILURE_WINDOW - 12):
+        feed(core, (key(0, group=f"t{i}"), Outcome.GRADED, Status.OK))
+    assert core.state == "running", "19 tries are no window yet"
+    feed(core, (key(0, group="t59"), Outcome.GRADED, Status.OK))
+    assert core.state == "stopping"
+    assert core.reason == f"11 of the last {FAILURE_WINDOW} tries failed on the desktop"
+
+
+def test_a_worker_whose_desktop_is_out_is_told_to_leave() -> None:
+    """Not in the middle of a try; and it gets no other."""
+    core = make_core()
+    feed(core)
+    core.lost_desktop("w0", "FATAL")
+    assert core.beat(beat(), 0.0).leave
+    core.beat(beat("w1"), 0.0)
+    core.beat(beat("w1", ready=False, holds=holding(key(0))), 0.0)
+    core.lost_desktop("w1", "FATAL")
+    order = core.beat(beat("w1", ready=False, holds=holding(key(0))), 0.0)
+    assert (order.leave, order.drop) == (False, True), "its row is the broker's to write"
+    order = core.beat(beat("w1"), 0.0)
+    assert (order.leave, order.assign) == (True, None)
