@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from whole_runs import FAKE, PATIENCE_S, check_accounts, collect, naming, rows_of, tasks_file, wait_for_status
+from whole_runs import FAKE, PATIENCE_S, check_accounts, collect, naming, tasks_file, wait_for_status
 
 from legato_rl.errors import ExitCode
 from legato_rl.fake.policy_config import FakePolicyConfig
