@@ -143,7 +143,7 @@ def test_a_worker_that_is_to_end_closes_its_desktop_and_is_done(tmp_path: Path) 
 
 def test_a_slow_sink_is_no_slow_evaluation(tmp_path: Path) -> None:
     """It takes its time with the blobs, longer than the evaluation may take: the row is stored in the end."""
-    with worker(tmp_path, deadlines={"evaluate": 0.5, "observe": 0.5, "wait_before_eval": 0.5}) as (process, scene):
+    with worker(tmp_path, deadlines={"evaluate": 0.5, "observe": 0.5, "wait_before_eval": 0.5}) as (_process, scene):
         scene.stores_blobs = False
         scene.give()
         scene.answer(DONE)
