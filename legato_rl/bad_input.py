@@ -20,7 +20,8 @@ OPTIONS = {
         name: name.replace("_", "-")
         for name in (
             *("top_p", "max_tokens", "extra_body", "step_timeout", "server_wait", "fixed_wait", "max_steps", "max_inflight"),
-            *("rollout_timeout", "env_retries", "image_max", "tokens_per_second", "max_queued", "cache_tokens"),
+            *("rollout_timeout", "env_retries", "image_max", "tokens_per_second", "max_queued", "cache_tokens", "max_booting"),
+            *("osworld_python", "path_to_vm", "ram_gb", "cache_dir", "client_password"),
             *("max_model_len", "max_images", "logprobs_mode", "weight_version", "keep_alive", "reasoning_parser"),
         )
     },

@@ -169,7 +169,7 @@ def test_a_long_value_is_cut() -> None:
         ({"fake": {"fail_reset": 2}}, "fake.fail_reset is 2: "),
         ({"fake": {"act_s": "-1"}}, "fake.act_s is '-1': "),
         ({"fake": {"nonsense": 1}}, "fake.nonsense is unknown here: correct the name or leave it out"),
-        ({"ram_gb": 0}, "ram_gb is 0: "),
+        ({"ram_gb": 0}, "ram-gb is 0: "),
         ({"cpus": 0.5}, "cpus is 0.5: "),
         ({"fake": {"crash": math.nan}}, "fake.crash is nan: it must be a finite number"),
         ({"deadlines": {"lunch": 1}}, "deadline is 'lunch': it must be 'booting', "),
