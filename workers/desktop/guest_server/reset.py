@@ -111,6 +111,8 @@ class Resetter:
             finally:
                 display.close()
             lap("x")
+            # One that was between fork and exec when the others were ended cannot be seen then; it can now.
+            ended += end_strangers(baseline.processes, self._spared())
             left = self._left(baseline)
             if reread := [path for path in changed if path.startswith(READ_ONCE)]:
                 left["session_files"] = reread
