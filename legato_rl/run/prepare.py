@@ -41,18 +41,20 @@ def check_backend(settings: Settings, tasks: list[TaskSpec]) -> None:
     if desktop.backend == "fake":
         check_size(desktop.screen_size)
         return
-    _ask(desktop, "legato_rl.backend", desktop.backend)
+    ask_workers(desktop, "legato_rl.backend", desktop.backend)
     checkout = [str(desktop.osworld_path)] if desktop.osworld_path else []
     if desktop.backend in OSWORLD_BACKENDS:
         entries = [{"task_id": task.task_id, "domain": task.domain, "config": task.config} for task in tasks]
-        _judge_tasks(json.loads(_ask(desktop, "legato_rl.workers.desktop.tasks_check", *checkout, given=json.dumps(entries))))
+        _judge_tasks(
+            json.loads(ask_workers(desktop, "legato_rl.workers.desktop.tasks_check", *checkout, given=json.dumps(entries)))
+        )
     if settings.osworld_agent:
-        _ask(desktop, "legato_rl.workers.agent.checkout", *checkout)
+        ask_workers(desktop, "legato_rl.workers.agent.checkout", *checkout)
     if (desktop.backend, desktop.provider) == ("osworld", "docker"):
         _find_image(desktop.path_to_vm)
 
 
-def _ask(desktop: DesktopConfig, module: str, *arguments: str, given: str = "") -> str:
+def ask_workers(desktop: DesktopConfig, module: str, *arguments: str, given: str = "") -> str:
     """What a module of ours says in the workers' interpreter. ConfigError with its sentence where it ends with one."""
     python = str(desktop.osworld_python or sys.executable)
     command = [python, "-m", module, *arguments]

@@ -126,7 +126,7 @@ def test_a_backend_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 )
 def test_a_vm_without_its_image(monkeypatch: pytest.MonkeyPatch, path: str | None, said: str) -> None:
     """Said before anything boots, where OSWorld itself is there."""
-    monkeypatch.setattr("legato_rl.run.prepare._ask", lambda *args, **kwargs: '{"faults": [], "drive": [], "proxy": []}')
+    monkeypatch.setattr("legato_rl.run.prepare.ask_workers", lambda *args, **kwargs: '{"faults": [], "drive": [], "proxy": []}')
     desktop = SETTINGS.desktop.model_copy(update={"backend": "osworld", "path_to_vm": path and Path(path)})
     with pytest.raises(ConfigError, match=said):
         check_backend(SETTINGS.model_copy(update={"desktop": desktop}), TASKS)
