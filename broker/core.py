@@ -138,7 +138,8 @@ class Core:
         """The proxy beat."""
         self.proxy = beat
         if beat.gave_up:
-            self.stop(f"the model server is down: {beat.message}", now)
+            what = "is down" if beat.state == "down" else "only puts calls off"
+            self.stop(f"the model server {what}: {beat.message}", now)
 
     def lost_desktop(self, name: str, reason: str) -> None:
         """The supervisor gave a worker up."""
@@ -146,6 +147,10 @@ class Core:
         if lost is not None:
             self.groups.lose(lost)
         self._changed(changes)
+
+    def owed(self, now: float) -> list[tuple[RolloutKey, Outcome]]:
+        """The rows that this side has to write now; none before the workers had time to say what they hold."""
+        return self.groups.owed() if now >= self._open_at else []
 
     def tick(self, now: float) -> None:
         """Time passed."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from legato_rl.canonical import plain_fault
 from legato_rl.errors import ConfigError, TaskError
 from legato_rl.records import is_id
 from legato_rl.rundir import TaskSpec
@@ -72,17 +73,16 @@ def _resolve(where: str, entry: Any, osworld_path: Path | None, max_steps: int) 
     domain = entry.get("domain")
     if domain is not None and not is_id(domain):
         raise TaskError(f"{where}.domain is {domain!r}: it must be a plain name such as chrome")
-    for field in ("config", "meta"):
-        try:
-            json.dumps(entry.get(field), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise TaskError(f"{where}.{field} cannot be written as JSON ({error}): use plain values") from None
     if "config" in entry:
         config = entry["config"]
     elif domain is not None:
         config = _look_up(where, task_id, domain, osworld_path)
     else:
         raise TaskError(f"{where} has neither domain nor config: give one of them")
+    for field, value in (("config", config), ("meta", entry.get("meta"))):
+        fault = plain_fault(value)
+        if fault:
+            raise TaskError(f"{where}.{field} holds what cannot be sent: {fault}; use plain JSON values")
     return TaskSpec(
         task_id=task_id,
         group_id=group_id,

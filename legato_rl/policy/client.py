@@ -36,7 +36,7 @@ class PolicyClient:
 
     def complete(self, messages: list[dict[str, Any]], seed: int | None = None) -> Completion:
         """The policy's answer to chat `messages` (images as data URLs). PolicyError, by type, where there is none."""
-        answer = self.ask(messages, seed=seed)
+        answer = self._ask(messages, seed=seed)
         try:
             return parse_completion(answer)
         except Aborted as error:
@@ -45,7 +45,13 @@ class PolicyClient:
             raise PolicyError(error.type, self._upstream.safe_words(error, answer)) from None
 
     def ask(self, messages: list[dict[str, Any]], seed: int | None = None, **fields: Any) -> bytes:
-        """The 200 body of a chat request, `fields` laid over its own. PolicyError where there is none."""
+        """The 200 body of a chat request, `fields` laid over its own, to be judged: without the key, should it quote that.
+
+        PolicyError where there is none.
+        """
+        return self._upstream.clean(self._ask(messages, seed, **fields))
+
+    def _ask(self, messages: list[dict[str, Any]], seed: int | None = None, **fields: Any) -> bytes:
         params = {**sampling_params(self.policy, seed), **fields, "model": self.policy.model}
         fragments = [canonical_json(message) for message in messages]
         ends = self._clock.monotonic() + PATIENCE_S

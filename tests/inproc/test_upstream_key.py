@@ -84,4 +84,5 @@ def test_an_answer_that_escapes_the_key_it_quotes() -> None:
     key = "sk-very/secret"
     body = rb'{"choices": "sk-very\/secret"}'
     assert "very" not in told(200, body, key)
+    assert "very" not in told(200, body.replace(rb"\/", rb"\u002f"), key)
     assert "very" not in told(401, rb'{"error": "' + b"x" * 290 + rb'sk-very\/secret is wrong"}', key)
