@@ -67,6 +67,7 @@ class Core:
         self._open_at = self.now + (RECONCILE_S if self.restarted else 0.0)
         self._grace_until = 0.0
         self._life_at = self.now
+        self._last_out = ""
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -159,7 +160,7 @@ class Core:
         if self.state == "running" and now - self._life_at > LIFELESS_S:
             self.stop(f"no worker was heard for {LIFELESS_S:.0f} s: see the workers' logs", now)
         if self.state == "running" and self.roster.out >= self.settings.desktops:
-            self.stop("no desktop is left: see desktops.jsonl and the workers' logs", now)
+            self.stop(f"no desktop is left: the last one is out since {self._last_out}; see desktops.jsonl", now)
         if self.state == "stopping" and (now >= self._grace_until or not self._grading()):
             self.state = "stopped"
 
@@ -195,6 +196,9 @@ class Core:
 
     def _changed(self, changes: list[HealthChange]) -> None:
         self.changes += changes
+        for change in changes:
+            if change.event == "out":
+                self._last_out = change.reason
 
     def _assign(self, worker: Worker, now: float) -> bool:
         """Hand the next try to `worker` if it may take one; whether it got one."""

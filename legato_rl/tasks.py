@@ -45,6 +45,8 @@ def resolve_tasks(tasks: Any, osworld_path: Path | None, max_steps: int) -> list
         raise TaskError(f"tasks holds a {type(tasks).__name__}: it must hold a list of tasks")
     if not tasks:
         raise TaskError("tasks is an empty list: name at least one task")
+    if osworld_path is not None:
+        find_examples(osworld_path)
     specs: list[TaskSpec] = []
     places: dict[str, int] = {}
     for i, entry in enumerate(tasks):

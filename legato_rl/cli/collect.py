@@ -121,14 +121,14 @@ def collect(**options: Any) -> None:
     }
     signal.signal(signal.SIGTERM, _terminate)
     out = options["out"]
-    with progress(options["quiet"]) as display:
-        try:
+    try:
+        with progress(options["quiet"]) as display:
             summary = run(
                 options["tasks"], policy, out, desktop=desktop, on_start=display.start, on_status=display.show, **settings
             )
-        except (RunStopped, KeyboardInterrupt):
-            display.cut(out)
-            raise
+    except (RunStopped, KeyboardInterrupt):
+        display.cut(out)
+        raise
     if options["as_json"]:
         click.echo(json.dumps(summary, indent=1))
     display.end(summary, out)

@@ -128,7 +128,9 @@ class Display:
         table.add_row("pace", f"{per_hour:,.0f} rollouts per hour, {_duration(left)} left")
         if status.sink_message:
             table.add_row("storage", Text(f"waiting: {status.sink_message}", style="red"))
-        if status.state != "running":
+        if status.state == "stopping":
+            table.add_row("stopping", Text(f"{status.reason}; what is being graded is finished, Ctrl-C ends it at once"))
+        elif status.state != "running":
             table.add_row(status.state, Text(status.reason))
         return Group(self._bar, table)
 

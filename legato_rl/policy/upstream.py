@@ -85,7 +85,7 @@ class Upstream:
         """
         try:
             status, answer = self._line.call("GET", self._url(path), self._headers, None, timeout_s, None)
-            return status, self.clean(answer)
+            return status, answer if status == 200 else self.clean(answer)
         except LineBroken as error:
             raise self._failed(self._judge_break(error)) from None
 

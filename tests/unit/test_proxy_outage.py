@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy_on_paper import call_id, harness
 
-from legato_rl.broker.proxy.outage import FIRST_PAUSE_S, LONGEST_PAUSE_S, LOOK_S, Outage
+from legato_rl.broker.proxy.outage import FIRST_PAUSE_S, FULL_LEAST_S, LONGEST_PAUSE_S, LOOK_S, Outage
 from legato_rl.policy.verdicts import Action, Verdict
 
 
@@ -173,3 +173,13 @@ def test_a_full_server_is_not_blamed_for_the_time_in_which_nobody_asked() -> Non
     server.put_off("queue full", 0.0)
     server.put_off("queue full", 3600.0)
     assert not server.gave_up(3600.0)
+
+
+def test_a_full_queue_is_no_outage() -> None:
+    """However short an outage a run may wait for: a busy server gets a minute to answer somebody."""
+    server = Outage(server_wait=0.0)
+    server.put_off("queue full", 0.0)
+    server.put_off("queue full", FULL_LEAST_S - 0.1)
+    assert not server.gave_up(FULL_LEAST_S)
+    server.put_off("queue full", FULL_LEAST_S)
+    assert server.gave_up(FULL_LEAST_S)
