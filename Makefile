@@ -26,7 +26,7 @@ demo: $(INSTALLED) ## the main job on fake desktops and the bundled policy serve
 	$(BIN)/legato-rl export $(RUN) --out $(RUN)/train.jsonl
 	$(BIN)/legato-rl profile $(RUN)
 	@printf '\nMade in %s:\n' '$(RUN)'
-	@printf '  %-16s %s\n' rollouts.jsonl 'one graded rollout a line' train.jsonl 'one training step a line' \
+	@printf '  %-16s %s\n' rollouts.jsonl 'one try a line' train.jsonl 'one training step a line' \
 	    summary.json 'what profile shows' messages/ 'each message once' images/ 'each screenshot once' logs/ 'one log a process'
 
 test: $(INSTALLED) ## all tests but those that need a real vLLM or a Docker engine

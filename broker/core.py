@@ -69,6 +69,7 @@ class Core:
         self._open_at = self.now + (RECONCILE_S if self.restarted else 0.0)
         self._grace_until = 0.0
         self._life_at = self.now
+        self._last_out = ""
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -144,7 +145,8 @@ class Core:
         """The proxy beat."""
         self.proxy = beat
         if beat.gave_up:
-            self.stop(f"the model server is down: {beat.message}", now)
+            what = "is down" if beat.state == "down" else "only puts calls off"
+            self.stop(f"the model server {what}: {beat.message}", now)
 
     def lost_desktop(self, name: str, reason: str) -> None:
         """The supervisor gave a worker up."""
@@ -153,6 +155,10 @@ class Core:
         if lost is not None:
             self.groups.lose(lost)
         self._changed(changes)
+
+    def owed(self, now: float) -> list[tuple[RolloutKey, Outcome]]:
+        """The rows that this side has to write now; none before the workers had time to say what they hold."""
+        return self.groups.owed() if now >= self._open_at else []
 
     def tick(self, now: float) -> None:
         """Time passed."""
@@ -164,7 +170,7 @@ class Core:
         if self.state == "running" and now - self._life_at > LIFELESS_S:
             self.stop(f"no worker was heard for {LIFELESS_S:.0f} s: see the workers' logs", now)
         if self.state == "running" and self.roster.out >= self.settings.desktops:
-            self.stop("no desktop is left: see desktops.jsonl and the workers' logs", now)
+            self.stop(f"no desktop is left: the last one is out since {self._last_out}; see desktops.jsonl", now)
         if self.state == "stopping" and (now >= self._grace_until or not self._grading()):
             self.state = "stopped"
 
@@ -200,6 +206,9 @@ class Core:
 
     def _changed(self, changes: list[HealthChange]) -> None:
         self.changes += changes
+        for change in changes:
+            if change.event == "out":
+                self._last_out = change.reason
 
     def _assign(self, worker: Worker, now: float) -> bool:
         """Hand the next try to `worker` if it may take one; whether it got one."""

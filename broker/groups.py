@@ -61,6 +61,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_L, Event.GROUP_CLOSED): _L,
     (_L, Event.STORED_RETRIED): _Q,
     (_L, Event.STORED_FINAL): _E,
+    (_S, Event.ASSIGNED): _H,
     (_S, Event.WORKER_LOST): _S,
     (_S, Event.DROPPED): _S,
     (_S, Event.GROUP_CLOSED): _S,
@@ -146,11 +147,15 @@ class Groups:
         return None
 
     def adopt(self, key: RolloutKey) -> bool:
-        """Take a try as HELD that a worker already holds (after a restart of this side); whether that was possible."""
+        """Take a try as HELD that a worker already holds (after a restart of this side); whether that was possible.
+
+        One that was to be skipped can still be taken: its group closed while it ran, and this side did not know that it did.
+        """
         attempt = self.attempt(key)
-        if attempt is None or attempt.state is not State.QUEUED:
+        if attempt is None or attempt.state not in (State.QUEUED, State.SKIPPING):
             return False
-        self.groups[key.group].queue.remove(key.attempt)
+        if attempt.state is State.QUEUED:
+            self.groups[key.group].queue.remove(key.attempt)
         attempt.apply(Event.ASSIGNED)
         return True
 

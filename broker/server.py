@@ -132,7 +132,7 @@ class BrokerServer:
             self._rows.send(event)
 
     def _send_owed(self) -> None:
-        for key, outcome in self._core.groups.owed():
+        for key, outcome in self._core.owed(self._clock.monotonic()):
             self._rows.send(PutRow(row=dump(self._draft(key, outcome))))
 
     def _draft(self, key: RolloutKey, outcome: Outcome) -> Draft:

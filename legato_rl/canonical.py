@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from typing import Any
 
@@ -56,3 +57,34 @@ def image_hashes(message: dict[str, Any]) -> list[str]:
             if sha256:
                 found.append(sha256)
     return found
+
+
+def plain_fault(value: Any) -> str | None:
+    """Why `value` cannot travel as JSON and as msgpack alike, in a few words; None where it can.
+
+    Both hold null, booleans, text of whole characters, finite numbers, whole numbers of 64 bits, lists, and maps of text.
+    """
+    try:
+        return _fault(value)
+    except RecursionError:
+        return "it is nested too deeply"
+
+
+def _fault(value: Any) -> str | None:
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return None if -(2**63) <= value < 2**64 else f"{str(value)[:40]} has more than 64 bits"
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"{value} is no JSON number"
+    if isinstance(value, str):
+        return (
+            None if value.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in value) else "text with half a character"
+        )
+    if isinstance(value, list | tuple):
+        return next((fault for fault in map(_fault, value) if fault), None)
+    if isinstance(value, dict):
+        if not all(isinstance(name, str) for name in value):
+            return "a map's names must be text"
+        return next((fault for fault in map(_fault, [*value, *value.values()]) if fault), None)
+    return f"a {type(value).__name__} is no JSON value"

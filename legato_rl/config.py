@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
 from legato_rl.bad_input import one_sentence
+from legato_rl.canonical import plain_fault
 from legato_rl.errors import ConfigError
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -102,6 +103,9 @@ class PolicyConfig(Frozen):
         taken = sorted(OWNED_KEYS & body.keys())
         if taken:
             raise ValueError(f"it may not hold {', '.join(taken)}, which the run itself sets; take that out")
+        fault = plain_fault(body)
+        if fault:
+            raise ValueError(f"it holds what cannot be sent ({fault}); use plain JSON values")
         return body
 
     def key(self) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from legato_rl.canonical import plain_fault
 from legato_rl.errors import ConfigError, TaskError
 from legato_rl.records import is_id
 from legato_rl.rundir import TaskSpec
@@ -44,6 +45,8 @@ def resolve_tasks(tasks: Any, osworld_path: Path | None, max_steps: int) -> list
         raise TaskError(f"tasks holds a {type(tasks).__name__}: it must hold a list of tasks")
     if not tasks:
         raise TaskError("tasks is an empty list: name at least one task")
+    if osworld_path is not None:
+        find_examples(osworld_path)
     specs: list[TaskSpec] = []
     places: dict[str, int] = {}
     for i, entry in enumerate(tasks):
@@ -72,17 +75,16 @@ def _resolve(where: str, entry: Any, osworld_path: Path | None, max_steps: int) 
     domain = entry.get("domain")
     if domain is not None and not is_id(domain):
         raise TaskError(f"{where}.domain is {domain!r}: it must be a plain name such as chrome")
-    for field in ("config", "meta"):
-        try:
-            json.dumps(entry.get(field), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise TaskError(f"{where}.{field} cannot be written as JSON ({error}): use plain values") from None
     if "config" in entry:
         config = entry["config"]
     elif domain is not None:
         config = _look_up(where, task_id, domain, osworld_path)
     else:
         raise TaskError(f"{where} has neither domain nor config: give one of them")
+    for field, value in (("config", config), ("meta", entry.get("meta"))):
+        fault = plain_fault(value)
+        if fault:
+            raise TaskError(f"{where}.{field} holds what cannot be sent: {fault}; use plain JSON values")
     return TaskSpec(
         task_id=task_id,
         group_id=group_id,

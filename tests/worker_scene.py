@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from scripted_desktop import SIZE, WordAgent
+from scripted_desktop import SIZE, Gate, WordAgent
 
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.config import DesktopConfig, PolicyConfig, Settings
@@ -233,6 +233,7 @@ def stage(desktop: Any, build_agent: Callable[[], Any] = WordAgent, **settings: 
         try:
             yield scene
         finally:
+            Gate.open_all()
             quit_.ask()
             deadline = SYSTEM_CLOCK.monotonic() + PATIENCE_S
             while threads[1].is_alive() and SYSTEM_CLOCK.monotonic() < deadline:

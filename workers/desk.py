@@ -12,6 +12,8 @@ from PIL import Image
 from legato_rl.desktop import ActResult, Desktop, DesktopFailure, Ready, ReadyState
 
 T = TypeVar("T")
+FAULTS = (Exception, SystemExit)
+"""What a backend or an evaluator may raise of its own; one that calls sys.exit must not end the worker."""
 LARGEST_RC = 2**32
 """An exit code beyond this is none (Windows' have 32 bits)."""
 LONGEST_S = 1e9
@@ -68,7 +70,7 @@ class Desk:
             verdict: object = self._desktop.evaluate()
         except DesktopFailure:
             raise
-        except Exception as error:
+        except FAULTS as error:
             raise EvaluatorFailed(type(error).__name__, str(error)) from error
         return check_verdict(verdict)
 
@@ -78,7 +80,7 @@ def _guard(call: Callable[[], T]) -> T:
         return call()
     except DesktopFailure:
         raise
-    except Exception as error:
+    except FAULTS as error:
         raise DesktopFailure(type(error).__name__, str(error)) from error
 
 

@@ -16,7 +16,7 @@ from legato_rl.rundir import RunFile
 from legato_rl.sockets import wait
 from legato_rl.wire import Assignment
 from legato_rl.workers.agent import Agent
-from legato_rl.workers.desk import Desk
+from legato_rl.workers.desk import FAULTS, Desk
 from legato_rl.workers.link import Dropped, Link
 from legato_rl.workers.policy import PolicyLine
 from legato_rl.workers.rollout import Try
@@ -72,7 +72,7 @@ class Worker:
                 # A desktop that boots again by itself, for a revert, waits its turn too.
                 self._desktop.boot_token = self.link.boot_token
             self._desk().observe()
-        except Exception as error:
+        except FAULTS as error:
             log.exception("the desktop did not pass its self-check")
             self.link.built(f"{type(error).__name__}: {error}")
             self._close()
@@ -144,5 +144,5 @@ class Worker:
         # A desktop that is closed because it no longer answers may hang in this too: it has a deadline.
         self.link.phase("closing")
         if desktop is not None:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(*FAULTS):
                 desktop.close()

@@ -14,6 +14,8 @@ from typing import Literal
 LOOK_S = 5.0
 """Seconds without a sign of life, with calls in the air, after which `/health` is looked at."""
 FIRST_PAUSE_S = 0.25
+FULL_LEAST_S = 60.0
+"""Seconds that a server may put every call off, however short `server_wait` is: a full queue is no outage."""
 FULL_GAP_S = 120.0
 """Seconds without a call put off after which a full server's time counts anew."""
 LONGEST_PAUSE_S = 5.0
@@ -57,7 +59,7 @@ class Outage:
 
     def gave_up(self, now: float) -> bool:
         """Whether the server is down, or does nothing but put calls off, and was waited for long enough."""
-        full = self._full_since is not None and self._full_at - self._full_since >= self.server_wait
+        full = self._full_since is not None and self._full_at - self._full_since >= max(self.server_wait, FULL_LEAST_S)
         return full or (self.down and self.down_s(now) >= self.server_wait)
 
     def departure(self, now: float) -> None:

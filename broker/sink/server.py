@@ -92,8 +92,8 @@ class Sink:
         message = received.message
         if isinstance(message, PutBlobs):
             check_blobs(message.blobs, received.blobs)
-            self.store.put_blobs(zip(message.blobs, received.blobs, strict=True))
-            self._writable()
+            if self.store.put_blobs(zip(message.blobs, received.blobs, strict=True)):
+                self._writable()
             return BlobsStored(hashes=[name.sha256 for name in message.blobs])
         if isinstance(message, PutRow):
             return self._put_row(server, message)

@@ -79,13 +79,19 @@ class Store:
         # A predecessor may have died between a rename and this fsync; what is there is about to be told as stored.
         os.fsync(fd)
 
-    def put_blobs(self, blobs: Iterable[tuple[BlobName, bytes]]) -> None:
-        """Store each of `blobs`, which were checked (drafts.check_blobs). One that is there is left as it is."""
+    def put_blobs(self, blobs: Iterable[tuple[BlobName, bytes]]) -> bool:
+        """Store each of `blobs`, which were checked (drafts.check_blobs); whether any had to be written.
+
+        One that is there is left as it is.
+        """
+        wrote = False
         for name, data in blobs:
             path = self._path(name.type, name.sha256)
             if not path.exists():
                 self._put(path, data)
+                wrote = True
         self._sync_folders()
+        return wrote
 
     def _put(self, path: Path, data: bytes) -> None:
         part = _part(path.parent)

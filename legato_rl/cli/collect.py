@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -143,14 +144,14 @@ def collect(**options: Any) -> None:
     }
     signal.signal(signal.SIGTERM, _terminate)
     out = options["out"]
-    with progress(options["quiet"]) as display:
-        try:
+    try:
+        with progress(options["quiet"]) as display:
             summary = run(
                 options["tasks"], policy, out, desktop=desktop, on_start=display.start, on_status=display.show, **settings
             )
-        except (RunStopped, KeyboardInterrupt):
-            display.cut(out)
-            raise
+    except (RunStopped, KeyboardInterrupt):
+        display.cut(out)
+        raise
     if options["as_json"]:
         click.echo(json.dumps(summary, indent=1))
     display.end(summary, out)
@@ -203,10 +204,10 @@ def _desktop(options: dict[str, Any]) -> DesktopConfig:
 
 
 def _screen(text: str) -> tuple[int, int]:
-    width, x, height = text.partition("x")
-    if not x or not width.isdigit() or not height.isdigit():
+    size = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", text)
+    if size is None:
         raise ConfigError(f"screen is {text!r}: it must be WIDTHxHEIGHT in pixels, as in 1920x1080")
-    return int(width), int(height)
+    return int(size[1]), int(size[2])
 
 
 def _pairs(field: str, texts: tuple[str, ...]) -> dict[str, str]:
@@ -228,8 +229,8 @@ def _json_object(field: str, text: str | None) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{field} is {text!r}: it is no JSON ({error})") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{field} is {text[:200]!r}: it is no JSON ({error})") from None
     if not isinstance(value, dict):
         raise ConfigError(f"{field} is {text!r}: it must be a JSON object")
     return value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import traceback
 from importlib import import_module
@@ -55,6 +57,10 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             sys.exit(ExitCode.INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever read our output has had enough, as `| head`; nothing more can be said there.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(128 + signal.SIGPIPE)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception:

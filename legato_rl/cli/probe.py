@@ -6,7 +6,7 @@ import os
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from legato_rl.config import FAKE_URL, PolicyConfig
@@ -48,7 +48,9 @@ def probe_command(url: str, model: str, thinking: bool, image_max: int, as_json:
 
 
 def _print(report: ProbeReport) -> None:
-    table = Table("", "state", "value", "what to do", title=Text(f"{report.model} at {report.url}"), title_justify="left")
+    # Folded, never cut: what is to be typed must be there whole, however narrow the terminal is.
+    columns = [Column(title, overflow="fold") for title in ("", "state", "value", "what to do")]
+    table = Table(*columns, title=Text(f"{report.model} at {report.url}"), title_justify="left")
     for row in report.rows:
         name = f"{row.name} *" if row.needed else row.name
         table.add_row(name, _MARKS[row.state], Text(row.value), Text(row.remedy))

@@ -162,7 +162,7 @@ def _errors(errors: dict[str, dict[str, int]]) -> RenderableType:
 def _notices(notices: Iterable[str]) -> RenderableType:
     grid = Table.grid(padding=(0, 1))
     for notice in notices:
-        grid.add_row(Text("!", "bold yellow"), notice)
+        grid.add_row(Text("!", "bold yellow"), Text(notice))
     return grid
 
 

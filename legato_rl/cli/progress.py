@@ -53,10 +53,11 @@ class Display:
             f"{run.run_id}: {settings.desktops} desktops ({settings.desktop.backend}), policy {settings.policy.model} "
             f"{settings.policy.version} at {settings.policy.url}",
             highlight=False,
+            markup=False,
             soft_wrap=True,
         )
         for notice in run.engine.get("notices", []):
-            self._console.print(f"note: {notice}", style="yellow", highlight=False, soft_wrap=True)
+            self._console.print(f"note: {notice}", style="yellow", highlight=False, markup=False, soft_wrap=True)
         self._began = self._clock.monotonic()
 
     def show(self, status: RunStatus) -> None:
@@ -77,7 +78,7 @@ class Display:
         )
         if told != self._told or now - self._told_at >= LINE_S:
             self._told, self._told_at = told, now
-            self._console.print(self._line(status), highlight=False, soft_wrap=True)
+            self._console.print(self._line(status), highlight=False, markup=False, soft_wrap=True)
 
     def end(self, summary: dict[str, Any], out: Path) -> None:
         """The run is over: say what came of it and where it is."""
@@ -90,10 +91,11 @@ class Display:
             f"{groups['closed']} of {groups['asked']} groups closed, {rewards['usable']} usable rollouts{mean}{cut}; "
             f"written to {out}",
             highlight=False,
+            markup=False,
             soft_wrap=True,
         )
         for notice in summary["notices"]:
-            self._console.print(f"note: {notice}", style="yellow", highlight=False, soft_wrap=True)
+            self._console.print(f"note: {notice}", style="yellow", highlight=False, markup=False, soft_wrap=True)
 
     def cut(self, out: Path) -> None:
         """The run ended early: say what is stored, where there is a summary of it."""
@@ -122,12 +124,14 @@ class Display:
         )
         table.add_row("rollouts", rollouts if status.rows else "none yet")
         table.add_row("desktops", _counts(status.desktops))
-        table.add_row("policy", _policy(status))
+        table.add_row("policy", Text(_policy(status)))
         table.add_row("pace", f"{per_hour:,.0f} rollouts per hour, {_duration(left)} left")
         if status.sink_message:
             table.add_row("storage", Text(f"waiting: {status.sink_message}", style="red"))
-        if status.state != "running":
-            table.add_row(status.state, status.reason)
+        if status.state == "stopping":
+            table.add_row("stopping", Text(f"{status.reason}; what is being graded is finished, Ctrl-C ends it at once"))
+        elif status.state != "running":
+            table.add_row(status.state, Text(status.reason))
         return Group(self._bar, table)
 
     def _line(self, status: RunStatus) -> str:

@@ -11,7 +11,7 @@ from legato_rl.canonical import canonical_json
 from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.config import PolicyConfig
 from legato_rl.errors import PolicyError
-from legato_rl.policy.answer import Aborted, Completion, parse_completion
+from legato_rl.policy.answer import Aborted, Answer, Completion, parse_completion, read_answer
 from legato_rl.policy.body import sampling_params, wire_body
 from legato_rl.policy.upstream import Upstream, UpstreamError
 from legato_rl.policy.verdicts import Action
@@ -43,6 +43,14 @@ class PolicyClient:
             raise PolicyError("aborted", str(error)) from None
         except PolicyError as error:
             raise PolicyError(error.type, self._upstream.safe_words(error, answer)) from None
+
+    def answer(self, messages: list[dict[str, Any]], **fields: Any) -> Answer:
+        """What the server answers, not judged yet. PolicyError where there is none, or no chat completion in it."""
+        body = self.ask(messages, **fields)
+        try:
+            return read_answer(body)
+        except PolicyError as error:
+            raise PolicyError(error.type, self._upstream.safe_words(error, body)) from None
 
     def ask(self, messages: list[dict[str, Any]], seed: int | None = None, **fields: Any) -> bytes:
         """The 200 body of a chat request, `fields` laid over its own. PolicyError where there is none."""

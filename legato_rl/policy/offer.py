@@ -149,11 +149,12 @@ def _tell_reasoning(table: _Table, answer: Answer, client: PolicyClient) -> None
     if survey.parser_took_all(answer) and not thinking:
         table.tell("reasoning", "missing", "a parser takes the whole answer", remedy)
     elif answer.reasoning is not None:
-        table.tell("reasoning", "off", "a parser splits content from ids", remedy)
+        table.tell("reasoning", "off", "a parser splits content from ids", remedy, needed=False)
     elif thought is None:
         table.tell("reasoning", "ok", "left in content without --thinking")
     elif thought.reasoning is not None or survey.parser_took_all(thought):
-        table.tell("reasoning", "off", "a parser splits it off with --thinking", f"{remedy} before a run with --thinking")
+        remedy = f"{remedy} before a run with --thinking"
+        table.tell("reasoning", "off", "a parser splits it off with --thinking", remedy, needed=False)
     else:
         table.tell("reasoning", "ok", "left in content")
 

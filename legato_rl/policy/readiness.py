@@ -68,7 +68,9 @@ def preflight(
 def room_notices(wanted: Wanted, context: int | None, pictures: survey.Pictures) -> list[str]:
     """A sentence each where a prompt may not hold the run's screenshots: their number, or their tokens."""
     notices = []
-    if pictures.short == "limit" or (pictures.short and context is None):
+    if pictures.short == "context" and context is None:
+        notices.append(f"{pictures.images} small images fill the server's context: serve a longer one (vLLM: --max-model-len)")
+    if pictures.short == "limit":
         number = f"{pictures.images} image" + ("" if pictures.images == 1 else "s")
         notices.append(f"the server takes {number} in a prompt: {images_remedy(pictures.images)}")
     if context is not None and context < wanted.tokens:

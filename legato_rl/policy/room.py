@@ -10,6 +10,8 @@ SCREEN_SIZE = (1920, 1080)
 """The default of --screen."""
 TOKEN_SIDE = 32
 """Pixels of one side of the square that is one token."""
+TEXT_TOKENS = 4_000
+"""Tokens set aside for a prompt's text: the system prompt, about 1,000, and the answers of some 20 steps."""
 MOST_TOKENS = 12_800
 """Tokens of the largest screenshot that the agent sends; a larger screen is scaled down to it."""
 
@@ -30,19 +32,19 @@ class Wanted:
 
     @property
     def tokens(self) -> int:
-        """Tokens of a prompt with all its screenshots and of its answer; the text is not counted."""
-        return self.image_max * self.screenshot_tokens + self.max_tokens
+        """Tokens of a prompt with all its screenshots, its text, and its answer."""
+        return self.image_max * self.screenshot_tokens + TEXT_TOKENS + self.max_tokens
 
     def held_by(self, context: int) -> int:
-        """Screenshots that a context of that many tokens holds beside the answer."""
-        return max(0, (context - self.max_tokens) // self.screenshot_tokens)
+        """Screenshots that a context of that many tokens holds beside text and answer."""
+        return max(0, (context - TEXT_TOKENS - self.max_tokens) // self.screenshot_tokens)
 
     def needs(self) -> str:
         """What is wanted, in words."""
         width, height = self.screen_size
         plural = "" if self.image_max == 1 else "s"
         return (
-            f"{self.image_max} screenshot{plural} of {width}x{height} and an answer of {self.max_tokens:,} tokens "
+            f"{self.image_max} screenshot{plural} of {width}x{height}, their text and an answer of {self.max_tokens:,} tokens "
             f"are about {self.tokens:,} tokens"
         )
 

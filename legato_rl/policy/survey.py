@@ -16,7 +16,7 @@ from typing import Any, Literal
 from PIL import Image
 
 from legato_rl.errors import PolicyError
-from legato_rl.policy.answer import Answer, read_answer
+from legato_rl.policy.answer import Answer
 from legato_rl.policy.body import sampling_params
 from legato_rl.policy.client import PolicyClient
 from legato_rl.policy.verdicts import judge
@@ -108,7 +108,7 @@ def text_call(client: PolicyClient, thinking: bool | None = None) -> Answer:
     if thinking is not None:
         template = _dict(sampling_params(client.policy, None)["chat_template_kwargs"])
         fields["chat_template_kwargs"] = {**template, "enable_thinking": thinking}
-    return read_answer(client.ask([{"role": "user", "content": question}], max_tokens=16, **fields))
+    return client.answer([{"role": "user", "content": question}], max_tokens=16, **fields)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def pictures(client: PolicyClient, wanted: int, times: int) -> Pictures:
         while count:
             messages = [_picture_message(word, count, words)]
             try:
-                answers = [read_answer(client.ask(messages, max_tokens=4)) for _ in range(times)]
+                answers = [client.answer(messages, max_tokens=4) for _ in range(times)]
                 return Pictures(count, "" if count == wanted else "limit" if count == limit else "context", answers)
             except PolicyError as error:
                 refusal = error
@@ -152,7 +152,7 @@ def logprobs_mode(client: PolicyClient) -> LogprobsMode:
     """
     messages = [{"role": "user", "content": "Describe a computer screen in one sentence."}]
     try:
-        answer = read_answer(client.ask(messages, max_tokens=1, temperature=1.0, allowed_token_ids=[RARE_ID]))
+        answer = client.answer(messages, max_tokens=1, temperature=1.0, allowed_token_ids=[RARE_ID])
         if answer.token_ids == [RARE_ID] and answer.logprobs and answer.logprobs[0] is not None:
             return "processed" if answer.logprobs[0] > SURE else "raw"
     except PolicyError:

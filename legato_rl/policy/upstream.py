@@ -76,7 +76,7 @@ class Upstream:
             raise self._failed(self._judge_break(error)) from None
         if status == 200:
             return answer
-        raise self._failed(judge(status, self._clean(answer), healthy=status < 500 or self.health(HEALTH_S)))
+        raise self._failed(judge(status, self.clean(answer), healthy=status < 500 or self.health(HEALTH_S)))
 
     def get(self, path: str, timeout_s: float) -> tuple[int, bytes]:
         """Status and body of a GET below the base URL (`/models`), or below the server's root (`//version`).
@@ -84,7 +84,8 @@ class Upstream:
         UpstreamError where there is no HTTP answer. On the same connection as `post_chat`.
         """
         try:
-            return self._line.call("GET", self._url(path), self._headers, None, timeout_s, None)
+            status, answer = self._line.call("GET", self._url(path), self._headers, None, timeout_s, None)
+            return status, answer if status == 200 else self.clean(answer)
         except LineBroken as error:
             raise self._failed(self._judge_break(error)) from None
 
@@ -125,7 +126,7 @@ class Upstream:
 
     def safe_words(self, error: PolicyError, answer: bytes) -> str:
         """What is wrong with the 200 body `answer`, told without the key, should the server quote it back."""
-        words, clean = str(error), self._clean(answer)
+        words, clean = str(error), self.clean(answer)
         if clean != answer:
             # Judged anew without it, since words may be cut in the middle of the key.
             try:
@@ -136,7 +137,7 @@ class Upstream:
         # An answer may also hold the key escaped, and only the words of it hold it plainly.
         return words.replace(self._key, "[key]") if self._key else words
 
-    def _clean(self, answer: bytes) -> bytes:
+    def clean(self, answer: bytes) -> bytes:
         """An answer's bytes without the key, taken out before anything is cut from them."""
         if self._key:
             for form in {self._key, self._key.replace("/", "\\/"), json.dumps(self._key)[1:-1]}:

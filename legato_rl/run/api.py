@@ -86,7 +86,7 @@ def collect(
             raise
         if on_start:
             on_start(run)
-        _run(folder, run, resolved.policy, on_status or (lambda status: None))
+        _run(folder, run, resolved.policy, _guarded(on_status))
     try:
         folder.write_end("finished", "", iso(SYSTEM_CLOCK.wall()))
         return write_summary(folder.root)
@@ -98,6 +98,23 @@ def collect(
 
 # A user of the protocol finds OSWorld's desktop here. By its name: the kernel imports no process.
 collect.OSWorldDesktop = load_backend("osworld")  # type: ignore[attr-defined]
+
+
+def _guarded(show: Callable[[RunStatus], None] | None) -> Callable[[RunStatus], None]:
+    """`show`, or nothing; a fault of whoever looks on does not end what is looked at. It is told once."""
+    faulty = False
+
+    def guarded(status: RunStatus) -> None:
+        nonlocal faulty
+        if show is None or faulty:
+            return
+        try:
+            show(status)
+        except Exception:
+            faulty = True
+            log.exception("on_status failed and is not called any more")
+
+    return guarded
 
 
 def _with_server(settings: Settings, folder: RunDir, stack: ExitStack) -> Settings:
@@ -134,7 +151,7 @@ def _interrupt(supervisor: Supervisor, control: ControlClient, folder: RunDir, s
     """The first Ctrl-C: let what is past its last action be graded and stored. A second one lets nothing."""
     try:
         if control.stop("interrupted", STOP_ANSWER_S) is not None:
-            follow(supervisor, control, folder.logs, SYSTEM_CLOCK, show)
+            follow(supervisor, control, folder.logs, SYSTEM_CLOCK, show, stop="interrupted")
     except RunStopped as stopped:
         log.error("%s", stopped)
     except KeyboardInterrupt:

@@ -15,6 +15,8 @@ from legato_rl.wire import RunStatus
 
 LOOK_S = 0.5
 """Seconds between two looks."""
+STOP_S = 60.0
+"""Seconds that a stop may take: the broker's grace for what is being graded, and some more."""
 LAST_WORD_S = 5.0
 """Seconds to ask the broker once more, before a run is given up for its processes."""
 SILENT_S = 120.0
@@ -72,16 +74,24 @@ def _ended_well(state: ProcessState) -> bool:
 
 
 def follow(
-    supervisor: Supervisor, control: ControlClient, logs: Path, clock: Clock, show: Callable[[RunStatus], None]
+    supervisor: Supervisor,
+    control: ControlClient,
+    logs: Path,
+    clock: Clock,
+    show: Callable[[RunStatus], None],
+    stop: str | None = None,
 ) -> RunStatus:
     """Watch until the broker says that the run finished or stopped; `show` gets every status.
 
-    RunStopped, with the last log lines, where supervisord or a process without which nothing goes on is gone.
+    With `stop`, each look also asks for that (a broker that restarts has forgotten it), for STOP_S at most. RunStopped,
+    with the last log lines, where supervisord or a process without which nothing goes on is gone.
     """
     watch = Watch(logs)
-    heard = clock.monotonic()
+    heard = began = clock.monotonic()
     while True:
-        status = control.status(wait_s=LOOK_S)
+        status = control.status(wait_s=LOOK_S) if stop is None else control.stop(stop, wait_s=LOOK_S)
+        if stop is not None and clock.monotonic() - began > STOP_S:
+            raise RunStopped(f"the run did not come to its stop within {STOP_S:.0f} s")
         if status is not None:
             heard = clock.monotonic()
             show(status)
@@ -99,7 +109,8 @@ def follow(
                     return status
                 raise
             for name, reason in gone.items():
-                control.desktop_out(name, reason)
+                if control.desktop_out(name, reason) is None:
+                    watch.out.discard(name)
         elif not supervisor.alive():
             raise RunStopped(f"supervisord is gone: its log ends with:\n{log_tail(logs / 'supervisord.log')}")
         if status is not None:

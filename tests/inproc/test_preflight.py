@@ -46,8 +46,12 @@ NOTICED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"extra_body": {"structured_outputs": {"regex": "a"}}}, "structured_outputs"),
     ({"logprobs_mode": "processed"}, {"top_p": 0.9}, "top_p 0.9"),
     ({"max_images": 7}, {}, "the server takes 7 images in a prompt: raise --limit-mm-per-prompt or run with --image-max 7"),
-    ({"max_model_len": 42_847}, {}, "the server's context of 42,847 tokens is short, since 20 screenshots of 1920x1080 and"),
-    ({"max_model_len": 42_848}, {"max_tokens": 2049}, "an answer of 2,049 tokens are about 42,849 tokens: serve a longer"),
+    (
+        {"max_model_len": 46_847},
+        {},
+        "the server's context of 46,847 tokens is short, since 20 screenshots of 1920x1080, their text and",
+    ),
+    ({"max_model_len": 46_848}, {"max_tokens": 2049}, "an answer of 2,049 tokens are about 46,849 tokens: serve a longer"),
     ({"max_model_len": 2000}, {}, "or lower --screen or --max-tokens"),
 ]
 
@@ -66,7 +70,7 @@ def test_processed_logprobs_include_the_temperature() -> None:
 
 def test_a_run_of_few_and_small_screens_has_room() -> None:
     """The notices are about the run's own prompts."""
-    with FakePolicyServer(FakePolicyConfig(max_images=3, max_model_len=2400)) as url:
+    with FakePolicyServer(FakePolicyConfig(max_images=3, max_model_len=6400)) as url:
         policy = PolicyConfig(url, "m")
         assert preflight(policy, image_max=3, screen_size=(320, 240))["notices"] == []
         assert len(preflight(policy, image_max=4, screen_size=(640, 480))["notices"]) == 2

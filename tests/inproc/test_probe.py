@@ -51,7 +51,7 @@ def test_a_server_that_gives_everything() -> None:
     found = states(report)
     assert found["images"] == ("ok", "20 or more a prompt")
     assert found["logprobs mode"] == ("ok", "raw")
-    assert found["context length"] == ("ok", "131,072 tokens, about 42,848 wanted")
+    assert found["context length"] == ("ok", "131,072 tokens, about 46,848 wanted")
     assert found["reasoning"] == ("ok", "left in content")
 
 
@@ -63,9 +63,9 @@ LACKS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str, bool]] = {
     "few images": ({"max_images": 3}, {}, "images", "missing", False),
     "no images": ({"max_images": 0}, {}, "images", "missing", False),
     "no room for small images": ({"max_model_len": 2000}, {}, "images", "off", False),
-    "no room for a screenshot": ({"max_model_len": 4087}, {}, "context length", "missing", False),
-    "room for one screenshot": ({"max_model_len": 4088}, {}, "context length", "off", True),
-    "almost room for all": ({"max_model_len": 42847}, {}, "context length", "off", True),
+    "no room for a screenshot": ({"max_model_len": 8087}, {}, "context length", "missing", False),
+    "room for one screenshot": ({"max_model_len": 8088}, {}, "context length", "off", True),
+    "almost room for all": ({"max_model_len": 46847}, {}, "context length", "off", True),
     "parser, no thoughts": ({"reasoning_parser": True}, {}, "reasoning", "off", True),
     "parser, thoughts": ({"reasoning_parser": True}, THINKING, "reasoning", "off", True),
     "every request fails": ({"fail": 1.0}, {"retries": 0}, "answers", "missing", False),
@@ -99,9 +99,9 @@ def test_how_long_a_context_should_be() -> None:
     report = look({"max_model_len": 16_384})
     (row,) = (row for row in report.rows if row.name == "context length")
     assert (row.value, row.remedy) == (
-        "16,384 tokens, about 42,848 wanted",
-        "20 screenshots of 1920x1080 and an answer of 2,048 tokens are about 42,848 tokens: serve a longer context "
-        "(vLLM: --max-model-len), or run with --image-max 7",
+        "16,384 tokens, about 46,848 wanted",
+        "20 screenshots of 1920x1080, their text and an answer of 2,048 tokens are about 46,848 tokens: serve a longer context "
+        "(vLLM: --max-model-len), or run with --image-max 5",
     )
 
 

@@ -7,6 +7,8 @@ from bad.policy_server import BadServer, answer, half_an_answer
 from model_server import Answer, Body, ModelServer, completion
 from proxy_scene import KEY, proxy_before, scene, text
 
+from legato_rl.broker.proxy.admission import LONGEST_PAUSE_S
+from legato_rl.broker.proxy.outage import FULL_LEAST_S
 from legato_rl.wire import CallFailed, CallPending, CallReply
 
 FULL = (503, {"error": {"message": "queue full", "type": "Service Unavailable"}})
@@ -33,10 +35,17 @@ def test_a_full_queue_lets_others_go_on_and_spends_no_retry() -> None:
 
 
 def test_a_server_that_only_puts_calls_off_is_given_up() -> None:
-    """Healthy, and full for as long as a server may be down: the run stops with the server's own words, no call fails."""
+    """Healthy, and full for longer than any queue is: the run stops with the server's own words, and no call fails."""
     with scene(ModelServer(lambda body: FULL), {"server_wait": 0.3, "retries": 0}) as here:
         worker = here.worker()
         worker.ask()
+        for _ in range(2 * int(FULL_LEAST_S / LONGEST_PAUSE_S)):
+            here.server.wait_request()
+            for _ in range(2):
+                # In two steps, since a call that nobody repeats is dropped.
+                here.clock.ahead += 0.6 * LONGEST_PAUSE_S
+                worker.ask()
+                worker.hear(CallPending)
         beat = here.beat(lambda beat: beat.gave_up)
         assert beat.state == "up"
         assert "queue full" in beat.message

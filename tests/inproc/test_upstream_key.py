@@ -6,12 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from bad.policy_server import BadServer, answer
+from bad.policy_server import BadServer, Habit, answer
 from captures_reader import answer_body
 
 from legato_rl.config import PolicyConfig
-from legato_rl.errors import PolicyError
+from legato_rl.errors import ConfigError, PolicyError
 from legato_rl.policy.client import PolicyClient
+from legato_rl.policy.offer import probe
+from legato_rl.policy.readiness import preflight
 from legato_rl.policy.upstream import Upstream, UpstreamError
 
 KEY = "sk-very-secret"
@@ -84,4 +86,17 @@ def test_an_answer_that_escapes_the_key_it_quotes() -> None:
     key = "sk-very/secret"
     body = rb'{"choices": "sk-very\/secret"}'
     assert "very" not in told(200, body, key)
+    assert "very" not in told(200, body.replace(rb"\/", rb"\u002f"), key)
     assert "very" not in told(401, rb'{"error": "' + b"x" * 290 + rb'sk-very\/secret is wrong"}', key)
+
+
+@pytest.mark.parametrize("habit", [answer(200, quoting("choices", KEY)), answer(401, {"error": f"no such key {KEY}"})])
+def test_a_pre_flight_and_a_probe_tell_no_key(habit: Habit) -> None:
+    """A gateway may quote the key in any answer, to /models too; neither error nor table passes it on."""
+    with BadServer([habit], gets={"/v1/models": habit}) as server:
+        policy = PolicyConfig(server.url, "m", api_key=KEY)
+        with pytest.raises(ConfigError) as refused:
+            preflight(policy)
+        report = probe(policy)
+    assert PIECE not in str(refused.value)
+    assert PIECE not in report.model_dump_json()

@@ -139,6 +139,7 @@ def test_an_agent_cannot_swallow_the_end_of_its_call(
         scene.tell(received, CallFailed(call=ask.call, type=type_, message="it ended", queued_s=0.0))
         row = scene.store(status)
     assert (row["outcome"], row["n_steps"]) == (outcome, 1)
+    assert row["error"] is None or row["error"]["type"] == type_
     assert desktop.did("act") == [("click",)]
 
 

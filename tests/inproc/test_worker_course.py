@@ -104,6 +104,22 @@ def test_a_stop_is_forgotten_with_its_try() -> None:
         assert scene.store()["outcome"] == "graded"
 
 
+def test_what_a_dropped_try_left_on_the_way_is_forgotten() -> None:
+    """Its blobs were never acknowledged: they are not sent again, and hold up no other try's row."""
+    with stage(ScriptedDesktop()) as scene:
+        scene.stores_blobs = False
+        scene.give()
+        scene.call()
+        scene.until(lambda: len(scene.blobs) == 2, "the blobs of the first step")
+        scene.push(held=KEY, drop=True)
+        scene.until(lambda: scene.beats[-1].ready and scene.beats[-1].holds is None, "the ready beat")
+        left, scene.blobs, scene.stores_blobs = set(scene.blobs), {}, True
+        scene.give(KEY.next_try())
+        scene.answer("DONE")
+        scene.store()
+        assert left.isdisjoint(scene.blobs)
+
+
 @pytest.mark.parametrize("end", ["DONE", "FAIL"])
 def test_only_grading_is_left_from_the_last_action_on(end: str) -> None:
     """A resumable stop lets a try finish that says so: from DONE or FAIL on, and not one action earlier."""

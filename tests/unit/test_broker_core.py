@@ -241,3 +241,15 @@ def test_a_worker_that_its_supervisor_gave_up_is_out() -> None:
     core.lost_desktop("w9", "FATAL")
     assert [(change.desktop, change.event) for change in core.changes] == [("w0", "out"), ("w9", "out")]
     assert core.groups.owed() == [(key(0), Outcome.WORKER_LOST)]
+
+
+def test_a_restarted_broker_owes_nothing_before_workers_were_heard() -> None:
+    """An attempt that ran while its group closed is not written off as never started; it is taken back and finishes."""
+    core = make_core(restarted=True, group=1, oversample=1.0)
+    feed(core, (key(0), Outcome.GRADED, Status.OK))
+    assert core.owed(0.0) == []
+    order = core.beat(beat("w1", ready=False, holds=holding(key(1))), 0.5)
+    assert (order.held, order.drop, order.stop) == (key(1), False, "group_closed")
+    assert core.owed(RECONCILE_S) == []
+    feed(core, (key(1), Outcome.GRADED, Status.SURPLUS), now=RECONCILE_S)
+    assert core.state == "finished"

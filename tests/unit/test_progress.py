@@ -137,3 +137,15 @@ def test_no_panel_where_stderr_is_no_terminal(capsys: pytest.CaptureFixture[str]
     captured = capsys.readouterr()
     assert captured.out == ""
     assert ("groups 1/4 closed" in captured.err) == (not quiet)
+
+
+def test_words_of_others_are_no_markup() -> None:
+    """A server's message in brackets is shown as it is, and takes nothing down."""
+    words = "HTTP 404, 'no route [/v1/chat/completions]' [red]x"
+    shown, out = display(DrivenClock())
+    shown.show(status(policy="down", policy_message=words))
+    assert words in out.getvalue()
+    shown, out = display(DrivenClock())
+    shown.end({**SUMMARY, "notices": [words]}, Path("runs/[x]"))
+    assert words in out.getvalue()
+    assert "runs/[x]" in out.getvalue()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy_on_paper import call_id, harness
 
-from legato_rl.broker.proxy.outage import FIRST_PAUSE_S, LONGEST_PAUSE_S, LOOK_S, Outage
+from legato_rl.broker.proxy.outage import FIRST_PAUSE_S, FULL_LEAST_S, LONGEST_PAUSE_S, LOOK_S, Outage
 from legato_rl.policy.verdicts import Action, Verdict
 
 
@@ -125,15 +125,15 @@ def test_a_server_that_lost_its_set_up_is_waited_for_and_given_up() -> None:
 
 def test_a_server_that_is_full_for_too_long_is_given_up() -> None:
     """It passes every health check and answers nobody: `server_wait` counts from the first call that it put off."""
-    server = Outage(server_wait=10)
+    server = Outage(server_wait=100)
     assert not server.gave_up(100.0)
-    for now in (100.0, 104.0, 109.0):
+    for now in (100.0, 150.0, 199.0):
         server.put_off("queue full", now)
         server.probed(True, "", now)
         assert not server.gave_up(now)
-    assert not server.gave_up(110.0)
-    server.put_off("queue full", 110.0)
-    assert server.gave_up(110.0)
+    assert not server.gave_up(200.0)
+    server.put_off("queue full", 200.0)
+    assert server.gave_up(200.0)
     assert server.standing == "up"
 
 
@@ -165,3 +165,21 @@ def test_a_server_that_nobody_asks_is_not_full() -> None:
     h.take(h.core.cancel(call_id("a"), h.now))
     h.wait(3600.0)
     assert not h.core.server.gave_up(h.now)
+
+
+def test_a_full_server_is_not_blamed_for_the_time_in_which_nobody_asked() -> None:
+    """It put a call off an hour ago and another one now: in between nothing is known against it."""
+    server = Outage(server_wait=600)
+    server.put_off("queue full", 0.0)
+    server.put_off("queue full", 3600.0)
+    assert not server.gave_up(3600.0)
+
+
+def test_a_full_queue_is_no_outage() -> None:
+    """However short an outage a run may wait for: a busy server gets a minute to answer somebody."""
+    server = Outage(server_wait=0.0)
+    server.put_off("queue full", 0.0)
+    server.put_off("queue full", FULL_LEAST_S - 0.1)
+    assert not server.gave_up(FULL_LEAST_S)
+    server.put_off("queue full", FULL_LEAST_S)
+    assert server.gave_up(FULL_LEAST_S)
