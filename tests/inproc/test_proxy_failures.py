@@ -7,8 +7,6 @@ from bad.policy_server import BadServer, answer, half_an_answer
 from model_server import Answer, Body, ModelServer, completion
 from proxy_scene import KEY, proxy_before, scene, text
 
-from legato_rl.broker.proxy.admission import LONGEST_PAUSE_S
-from legato_rl.broker.proxy.outage import FULL_LEAST_S
 from legato_rl.wire import CallFailed, CallPending, CallReply
 
 FULL = (503, {"error": {"message": "queue full", "type": "Service Unavailable"}})
@@ -32,24 +30,6 @@ def test_a_full_queue_lets_others_go_on_and_spends_no_retry() -> None:
         reply = one.hear(CallReply)
         assert reply.model.attempts == 3
         assert reply.model.queued_s >= 1.5
-
-
-def test_a_server_that_only_puts_calls_off_is_given_up() -> None:
-    """Healthy, and full for longer than any queue is: the run stops with the server's own words, and no call fails."""
-    with scene(ModelServer(lambda body: FULL), {"server_wait": 0.3, "retries": 0}) as here:
-        worker = here.worker()
-        worker.ask()
-        for _ in range(2 * int(FULL_LEAST_S / LONGEST_PAUSE_S)):
-            here.server.wait_request()
-            for _ in range(2):
-                # In two steps, since a call that nobody repeats is dropped.
-                here.clock.ahead += 0.6 * LONGEST_PAUSE_S
-                worker.ask()
-                worker.hear(CallPending)
-        beat = here.beat(lambda beat: beat.gave_up)
-        assert beat.state == "up"
-        assert "queue full" in beat.message
-        assert not any(isinstance(message, CallFailed) for message in worker.seen)
 
 
 def test_an_order_that_cannot_be_carried_out_costs_its_call_alone() -> None:

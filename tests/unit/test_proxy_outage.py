@@ -183,3 +183,17 @@ def test_a_full_queue_is_no_outage() -> None:
     assert not server.gave_up(FULL_LEAST_S)
     server.put_off("queue full", FULL_LEAST_S)
     assert server.gave_up(FULL_LEAST_S)
+
+
+def test_a_call_that_is_put_off_for_ever_is_given_up_with_its_server() -> None:
+    """The call itself never fails and spends no retry; its server is up all the time."""
+    h = harness(max_inflight=1, retries=0, server_wait=0.0)
+    while not h.core.server.gave_up(h.now):
+        h.ask(call_id("a"))
+        if h.air:
+            h.end(h.token("a"), Action.BACK_OFF)
+        h.wait(0.5)
+        assert h.now < 2 * FULL_LEAST_S
+    assert h.now >= FULL_LEAST_S
+    assert h.core.server.standing == "up"
+    assert h.told == {}
