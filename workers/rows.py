@@ -86,9 +86,14 @@ class RowLine:
                     case Refused(again=True):
                         self._pause(message)
                         send_row_at = 0.0
-                    case Refused(of=of, reason=reason) if of == put.ident() or of in self._sent:
+                    case Refused(reason=reason) if self._is_final(message, put):
                         self._forget()
                         raise RowRefused(reason)
+
+    def _is_final(self, refused: Refused, put: PutRow) -> bool:
+        """Whether a refusal is of this row or a blob of it. One that could not even be read has no name to tell it by."""
+        unread = refused.of == "" and refused.about == put.kind.decode()
+        return unread or refused.of == put.ident() or refused.of in self._sent
 
     def _heard(self) -> list[Message]:
         """What came, acknowledged blobs taken off the list."""
