@@ -263,9 +263,9 @@ def test_a_late_refusal_of_a_blob_is_no_refusal_of_the_bare_row(sink: Sink) -> N
     assert bare.result(PATIENCE_S).key == ROW.key
 
 
-def test_a_row_that_the_sink_cannot_read_is_not_sent_for_ever(sink: Sink, storing: ThreadPoolExecutor) -> None:
+def test_a_row_that_the_sink_cannot_read_is_not_sent_for_ever(sink: Sink) -> None:
     """It is refused without a name, since nothing of it could be read."""
-    row = store(sink, storing)
+    row = store(sink)
     sink.hear(1)
     sink.tell(Refused(about="PutRow", reason="the body is no msgpack map"))
     with pytest.raises(RowRefused):
