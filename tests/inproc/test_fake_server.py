@@ -96,7 +96,7 @@ def test_limits_and_forced_tokens_show() -> None:
 
 def test_the_context_is_bounded() -> None:
     """A prompt beyond it is refused; an answer beyond it is cut without a word."""
-    with serving(max_model_len=100) as (_, url):
+    with serving(max_model_len=100, skill=1.0, malformed=0.0) as (_, url):
         assert requests.get(f"{url}/models", timeout=20).json()["data"][0]["max_model_len"] == 100
         answer = ask(url, max_tokens=100)
         assert (answer["usage"]["total_tokens"], answer["choices"][0]["finish_reason"]) == (100, "length")
