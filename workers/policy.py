@@ -17,7 +17,6 @@ from legato_rl.wire import (
     CallGone,
     CallId,
     CallNeeds,
-    CallPending,
     CallReply,
     Message,
     Refused,
@@ -34,15 +33,14 @@ QUIT_CANCEL_S = 1.0
 
 
 class CallError(BaseException):
-    """The proxy says that no completion will come. `type` is its cause, `standing_s` the seconds it was not running.
+    """No completion will come of a call; `type` is the cause to count by.
 
     No Exception: it passes through the agent's code, which must not take it for a fault of its own.
     """
 
-    def __init__(self, type: str, message: str, standing_s: float) -> None:
+    def __init__(self, type: str, message: str) -> None:
         super().__init__(message)
         self.type = type
-        self.standing_s = standing_s
 
 
 def call_id(key: RolloutKey, lease: int, step: int, messages: list[str], params: dict[str, Any]) -> CallId:
@@ -72,11 +70,41 @@ class PolicyLine:
 
         `new` are the blobs that the proxy has not seen; `known` holds every blob of the rollout, for what it asks again.
         """
+        blobs = new
         try:
-            return self._ask(call, messages, params, deadline_s, new, known)
+            while True:
+                self.link.news.clear()
+                self.link.check()
+                names = [BlobName(sha256=blob.sha256, size=len(blob.data), type=blob.type) for blob in blobs]
+                ask = CallAsk(call=call, messages=messages, params=params, deadline_s=deadline_s, blobs=names)
+                self.socket.send(ask, [blob.data for blob in blobs])
+                answer = self._hear(ask, known)
+                if isinstance(answer, CallReply):
+                    return answer
+                blobs = answer
         except (Stopped, Dropped):
             self.cancel(call)
             raise
+
+    def _hear(self, ask: CallAsk, known: dict[str, Blob]) -> CallReply | list[Blob]:
+        """The reply; or the blobs that the proxy needs; or, after ASK_AGAIN_S without either, no blobs: ask again."""
+        ask_again = self.clock.monotonic() + ASK_AGAIN_S
+        needed: list[Blob] = []
+        while not needed and (left := ask_again - self.clock.monotonic()) > 0:
+            wait([self.socket, self.link.news], left)
+            self.link.news.clear()
+            self.link.check()
+            for message in self._answers(ask.call):
+                match message:
+                    case CallReply():
+                        return message
+                    case CallFailed():
+                        raise CallError(message.type, message.message)
+                    case CallNeeds():
+                        needed = [known[sha256] for sha256 in message.hashes if sha256 in known]
+                    case Refused(of=of) if of == ask.ident():
+                        raise CallError("proxy_refused", message.reason)
+        return needed
 
     def cancel(self, call: CallId) -> None:
         """Have the proxy drop `call` and forget its rollout; gives up silently on a proxy that is away."""
@@ -90,46 +118,6 @@ class PolicyLine:
     def forget(self, call: CallId) -> None:
         """The rollout of `call` has ended: what the proxy holds of it may go. Said once; the proxy forgets by itself too."""
         self.socket.send(CallCancel(call=call))
-
-    def _ask(
-        self,
-        call: CallId,
-        messages: list[str],
-        params: dict[str, Any],
-        deadline_s: float | None,
-        new: list[Blob],
-        known: dict[str, Blob],
-    ) -> CallReply:
-        blobs = new
-        while True:
-            self.link.news.clear()
-            self.link.check()
-            ask = CallAsk(
-                call=call,
-                messages=messages,
-                params=params,
-                deadline_s=deadline_s,
-                blobs=[BlobName(sha256=blob.sha256, size=len(blob.data), type=blob.type) for blob in blobs],
-            )
-            self.socket.send(ask, [blob.data for blob in blobs])
-            blobs = []
-            ask_again = self.clock.monotonic() + ASK_AGAIN_S
-            while not blobs and (left := ask_again - self.clock.monotonic()) > 0:
-                wait([self.socket, self.link.news], left)
-                self.link.news.clear()
-                self.link.check()
-                for message in self._answers(call):
-                    match message:
-                        case CallReply():
-                            return message
-                        case CallFailed():
-                            raise CallError(message.type, message.message, message.queued_s)
-                        case CallNeeds():
-                            blobs = [known[sha256] for sha256 in message.hashes if sha256 in known]
-                        case CallPending() | CallGone():
-                            continue
-                        case Refused(of=of) if of == ask.ident():
-                            raise CallError("proxy_refused", message.reason, 0.0)
 
     def _answers(self, call: CallId) -> list[Message]:
         """What came, less what belongs to another call (late answers of an earlier step)."""

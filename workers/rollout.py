@@ -111,7 +111,7 @@ class Try:
                     return False
         except _TimedOut:
             if not self._steps:
-                raise CallError("no_model_call", "the rollout's time ran out before any model call was answered", 0.0) from None
+                raise CallError("no_model_call", "the rollout's time ran out before any model call was answered") from None
             return True
         return False
 
@@ -145,7 +145,7 @@ class Try:
         _, actions = self._ask_agent(Observation(screenshot=self._screen))
         reply = self._reply
         if reply is None:
-            raise CallError("agent_made_no_call", "the agent's predict returned without calling call_llm", 0.0)
+            raise CallError("agent_made_no_call", "the agent's predict returned without calling call_llm")
         records: list[ActionRecord] = []
         timed_out = False
         try:
@@ -178,7 +178,7 @@ class Try:
                 self._keep(self._reply, [])
             elif not is_readable(self._screen):
                 raise DesktopFailure("screenshot", f"the screenshot cannot be decoded: {error}") from error
-            raise CallError("agent_error", f"{type(error).__name__}: {error}", 0.0) from error
+            raise CallError("agent_error", f"{type(error).__name__}: {error}") from error
 
     def _call_llm(self, payload: dict[str, Any], model: str) -> str:
         """The agent's seam: its messages go out under the run's sampling; the answer's text comes back."""
