@@ -222,13 +222,16 @@ class Rollout(Draft):
 
 
 class FeedRow(Record):
-    """What the feed says of a stored row: its number in the file (from 1), key, outcome, status, reward."""
+    """What the feed says of a stored row: its number in the file (from 1), key, outcome, status, reward, policy versions."""
 
     n: int
     key: RolloutKey
     outcome: Outcome
     status: Status
     reward: float | None
+    versions: list[str] = Field(default_factory=list)
+    error_kind: str = ""
+    """Of an `error`: whether the policy failed or the desktop and its evaluator (`policy`, `env`)."""
 
 
 FIRST = ("schema", "run_id", "rollout_id", "task_id", "group_id", "attempt", "try", "outcome", "status", "reward", "usable")

@@ -48,6 +48,10 @@ class RunFile(BaseModel):
     """The private folder of the run's sockets."""
     engine: dict[str, Any]
     """What the pre-flight found at the server: name, version, model length, ids and logprobs on offer, their kind."""
+    submitted: str = ""
+    """The id of the ask that submitted the run to a service; empty without one."""
+    priority: int = 0
+    """Runs of a service with a higher one get desktops first."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ PURE = [
     "legato_rl/records.py",
     "legato_rl/scoring.py",
     "legato_rl/status.py",
-    "legato_rl/wire.py",
+    *("legato_rl/wire/control.py", "legato_rl/wire/orders.py", "legato_rl/wire/policy.py", "legato_rl/wire/rows.py"),
     "workers/agent/actions.py",
     "workers/agent/folding.py",
     "workers/agent/images.py",

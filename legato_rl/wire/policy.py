@@ -1,0 +1,78 @@
+"""How does a worker ask the proxy for a completion? The messages of socket `policy`. PURE: knows no socket."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from legato_rl.frames import Message
+from legato_rl.parts import BlobName, CallId
+from legato_rl.records import ModelUse, PromptRecord, StepResponse
+
+
+# --- policy: worker <-> proxy ----------------------------------------------------------------------------------------
+class CallAsk(Message):
+    """worker -> proxy: answer this call; asked again until answered. Blobs: what the proxy has not seen yet.
+
+    `params` is the body less `messages` and `model`; the proxy adds the model in force. `deadline_s` is what is left of
+    the rollout's own time: the running HTTP attempt is ended when it has used that much. `policy` is the assignment's.
+    """
+
+    call: CallId
+    messages: list[str]
+    params: dict[str, Any]
+    deadline_s: float | None
+    blobs: list[BlobName]
+    policy: int = 0
+
+    def ident(self) -> str:
+        return str(self.call)
+
+
+class CallPending(Message):
+    """proxy -> worker: not yet. Seconds spent so far in each state; `queued`, `down` and `paused` stop the rollout's clock."""
+
+    call: CallId
+    state: Literal["queued", "running", "down", "paused"]
+    queued_s: float
+    running_s: float
+    down_s: float
+    paused_s: float
+
+
+class CallNeeds(Message):
+    """proxy -> worker: ask again with these blobs."""
+
+    call: CallId
+    hashes: list[str]
+
+
+class CallReply(Message):
+    """proxy -> worker: the completion, kept until the next step."""
+
+    call: CallId
+    response: StepResponse
+    params: dict[str, Any]
+    body_sha256: str
+    prompt: PromptRecord | None
+    model: ModelUse
+
+
+class CallFailed(Message):
+    """proxy -> worker: no completion will come of this call. `type` is a short cause, `rollout_timeout` the rollout's own."""
+
+    call: CallId
+    type: str
+    message: str
+    queued_s: float
+
+
+class CallCancel(Message):
+    """worker -> proxy: drop or abort this call and forget the rollout; asked again until `CallGone`."""
+
+    call: CallId
+
+
+class CallGone(Message):
+    """proxy -> worker: nothing of this rollout is held any more."""
+
+    call: CallId
