@@ -32,7 +32,8 @@ class RowRefused(Exception):
 class RowLine:
     """A worker's connection to the sink.
 
-    Blobs go out in their order, as many as MOST_UNDER_WAY allows; `put` never waits for the sink, `store` does.
+    Blobs go out in their order, as many as MOST_UNDER_WAY allows; `put` never waits for the sink, `store` does. Both are of
+    the run whose try began last.
     """
 
     socket: Client
@@ -44,10 +45,12 @@ class RowLine:
     _sent: set[str] = field(default_factory=set)
     """Hashes of all blobs sent for the row that is next; a refusal of another's is none of it."""
     _not_before: float = 0.0
+    _run: str = ""
 
-    def begin(self) -> None:
-        """A new try begins: what an earlier one that was dropped left unsent is of no use."""
+    def begin(self, run: str) -> None:
+        """A new try of `run` begins: what an earlier one that was dropped left unsent is of no use."""
         self._forget()
+        self._run = run
 
     def put(self, blobs: Iterable[Blob]) -> None:
         """Send blobs ahead of their row, or keep them until there is room for them on the way."""
@@ -120,7 +123,7 @@ class RowLine:
 
     def _send(self, blob: Blob, now: float) -> None:
         name = BlobName(sha256=blob.sha256, size=len(blob.data), type=blob.type)
-        self.socket.send(PutBlobs(blobs=[name]), [blob.data])
+        self.socket.send(PutBlobs(run=self._run, blobs=[name]), [blob.data])
         self._under_way[blob.sha256] = (blob, now)
         self._sent.add(blob.sha256)
 

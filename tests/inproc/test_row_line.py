@@ -46,6 +46,7 @@ class Sink:
         self.quit = Quit()
         link = Link("w", "b", DesktopConfig(backend="fake"), clock, self.quit)
         self.line = RowLine(context.client("rows", address(sockets, "rows")), link, clock)
+        self.line.begin(ROW.run_id)
         self.peer = b""
 
     def hear(self, count: int) -> list[Received]:
@@ -213,11 +214,24 @@ def test_a_new_try_begins_with_nothing_on_the_way(sink: Sink) -> None:
     """What a dropped one left unsent or unacknowledged holds no row up, and is not sent again."""
     sink.line.put([blob(n) for n in range(10)])
     sink.hear(MOST_UNDER_WAY // MB)
-    sink.line.begin()
+    sink.line.begin("r1")
     row = store(sink)
     assert [type(received.message) for received in sink.hear(1)] == [PutRow]
     sink.tell(sink.stored())
     assert row.result(PATIENCE_S).key == ROW.key
+
+
+def test_blobs_go_to_the_run_of_their_try(sink: Sink) -> None:
+    """The same blob of two runs is sent for each: their folders share nothing."""
+    runs = []
+    for run in ("r1", "r2"):
+        sink.line.begin(run)
+        sink.line.put([blob(1)])
+        (put,) = [received.message for received in sink.hear(1)]
+        assert isinstance(put, PutBlobs)
+        runs.append(put.run)
+        sink.told(BlobsStored(hashes=[blob(1).sha256]))
+    assert runs == ["r1", "r2"]
 
 
 @pytest.mark.parametrize("away", [True, False])
