@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import sys
+import textwrap
 import types
 from collections.abc import Callable, Mapping
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
+import msgpack
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from wire_fields import INTRO, MEANINGS
 
-from legato_rl import parts, records, wire
+from legato_rl import parts, records
 from legato_rl.broker import groups
 from legato_rl.broker.proxy import calls
 from legato_rl.cli.main import COMMANDS, legato_rl
-from legato_rl.frames import KINDS, MAX_BODY, WIRE_VERSION, encode
+from legato_rl.frames import MAX_BODY, WIRE_VERSION, Message, Part, encode
+from legato_rl.wire import control, orders, policy, refused, rows
 
 DOCS = Path(__file__).resolve().parent
+GOLDEN = DOCS.parent / "tests" / "unit" / "golden_wire.json"
+"""The bodies of one example of each message (tests/wire_examples.py)."""
 WIDTH = 100
 """Columns of the commands' help."""
 NOTICE = "<!-- Made by docs/generate.py from the code: change that, then run `make docs`. -->\n"
@@ -71,13 +77,13 @@ def _help(title: str, command: click.Command, context: click.Context) -> str:
 
 def protocol() -> str:
     """Every wire message, and how to speak them."""
-    example = wire.StatusAsk(id="7f3a")
+    example = control.StatusAsk(id="7f3a")
     frames = zip(("version", "kind", "body"), encode(example), strict=True)
     intro = INTRO.format(
         version=WIRE_VERSION.decode(),
         max_body=f"{MAX_BODY // 2**20} MiB",
         example=example,
-        frames="\n".join(f"{name:8} {frame.hex(' ')}" for name, frame in frames),
+        frames="\n".join(line for name, frame in frames for line in _hex(name, frame)),
         script=(DOCS / "examples" / "ask_status.py").read_text(encoding="utf-8"),
     )
     return "\n".join([NOTICE, intro, *_messages()])
@@ -85,22 +91,39 @@ def protocol() -> str:
 
 def _messages() -> list[str]:
     """A section per socket, then the parts that messages share."""
-    source = inspect.getsource(wire)
-    sections = [(m.start(), m[1]) for m in re.finditer(r"^# -+ (.+?) -+$", source, re.M)]
-    classes = [(m.start(), getattr(wire, m[1])) for m in re.finditer(r"^class (\w+)\(", source, re.M)]
-    shared = [getattr(parts, name) for name in re.findall(r"^class (\w+)\(", inspect.getsource(parts), re.M)]
-    shared += [records.FeedRow, records.RolloutKey]
-    page = ["## Any socket\n"]
-    for place, kind in classes:
-        while sections and sections[0][0] < place:
-            title, _, who = sections.pop(0)[1].partition(": ")
-            page.append(f"## {title}\n\n{_arrows(who)[:1].upper()}{_arrows(who)[1:]}.\n")
-        if kind in KINDS.values():
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    shared = [kind for kind in _classes(parts) if issubclass(kind, Part)] + [records.FeedRow, records.RolloutKey]
+    page = []
+    for module in (refused, control, orders, policy, rows):
+        titled = re.search(r"^# -+ (.+?) -+$", inspect.getsource(module), re.M)
+        title, _, who = (titled[1] if titled else "Any socket").partition(": ")
+        page.append(f"## {title}\n" + (f"\n{_arrows(who)[:1].upper()}{_arrows(who)[1:]}.\n" if who else ""))
+        for kind in (kind for kind in _classes(module) if issubclass(kind, Message)):
             who, _, text = _doc(kind).partition(": ")
-            page.append(f"### {kind.__name__}\n\n**{_arrows(who)}**: {text}\n\n{_fields(kind)}")
+            example = _example(kind, bytes.fromhex(golden[kind.__name__]))
+            page.append(f"### {kind.__name__}\n\n**{_arrows(who)}**: {text}\n\n{_fields(kind)}\n{example}")
     page.append("## Parts\n\nMaps inside of messages.\n")
     page += [f"### {part.__name__}\n\n{_doc(part)}\n\n{_fields(part)}" for part in shared]
     return page
+
+
+def _classes(module: types.ModuleType) -> list[type[Any]]:
+    """The classes that a module makes, in its order."""
+    return [kind for kind in vars(module).values() if inspect.isclass(kind) and kind.__module__ == module.__name__]
+
+
+def _example(kind: type[Message], body: bytes) -> str:
+    """A body as JSON, and all frames of a message of it in hex; blobs would follow."""
+    fields = json.dumps(msgpack.unpackb(body, unicode_errors="surrogatepass"))
+    frames = zip(("version", "kind", "body"), (WIRE_VERSION, kind.kind, body), strict=True)
+    lines = [line for name, frame in frames for line in _hex(name, frame)]
+    return "\n".join(["```", *textwrap.wrap(fields, WIDTH, break_on_hyphens=False), "", *lines, "```", ""])
+
+
+def _hex(name: str, frame: bytes) -> list[str]:
+    """A frame in hex, 32 bytes a line, after its name."""
+    lines = [frame[start : start + 32].hex(" ") for start in range(0, len(frame), 32)]
+    return [f"{'' if place else name:8} {line}" for place, line in enumerate(lines)]
 
 
 def _doc(kind: type[Any]) -> str:
@@ -142,6 +165,8 @@ def type_name(kind: Any) -> str:
         return f"[{kind.__name__}]({ELSEWHERE[kind]})"
     if kind in NAMES:
         return NAMES[kind]
+    if origin is Annotated:
+        return type_name(arguments[0])
     if origin is Literal:
         return " or ".join(f"`{value}`" for value in arguments)
     if origin in (Union, types.UnionType):

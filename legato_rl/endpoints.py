@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,3 +47,22 @@ def address(folder: Path, name: str) -> str:
     if len(path.encode()) > IPC_LIMIT:
         raise ConfigError(f"the socket path {path} has {len(path.encode())} bytes: use a folder of a shorter name")
     return f"ipc://{path}"
+
+
+def tcp_address(text: str) -> str:
+    """`text` as an address of socket `control` over tcp. ConfigError where it is none."""
+    match = re.fullmatch(r"tcp://([^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})", text)
+    if match is None or not 0 < int(match[2]) < 2**16:
+        raise ConfigError(f"control is {text!r}: it must be tcp://HOST:PORT, as in tcp://127.0.0.1:5555")
+    return text
+
+
+def check_guard(name: str, address: str, guarded: bool) -> None:
+    """Whether endpoint `name` may be at `address`. ConfigError for one over tcp that is not `control`, or has no keys."""
+    if address.startswith("ipc://"):
+        return
+    if name != "control":
+        raise ConfigError(f"{name} is at {address!r}: only control may be elsewhere than at ipc://")
+    tcp_address(address)
+    if not guarded:
+        raise ConfigError(f"keys is missing: control at {address} is for those who have one; legato-rl keygen draws them")

@@ -73,6 +73,18 @@ class RecordError(LegatoError):
     exit_code = ExitCode.SHORT
 
 
+class ControlError(LegatoError):
+    """A broker refused what was asked of it, or did not do it in time. Nothing that was refused was done."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+class NoAnswer(ControlError):
+    """A broker did not answer in time. Remedy: ask again; what was asked may hold all the same."""
+
+    exit_code = ExitCode.STOPPED
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM to the command line: everything that Ctrl-C does, under another exit code."""
 

@@ -1,4 +1,4 @@
-"""How are messages moved? Sockets made by the table in endpoints.py; the only module that knows zmq.
+"""How are messages moved? Sockets made by the table in endpoints.py; beside curve.py the only module that knows zmq.
 
 A send never blocks: at the bound, or to a peer that is not there, the message is dropped and counted, since every
 exchange of the protocol is asked again until answered.
@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import zmq
 
-from legato_rl.endpoints import ENDPOINTS
-from legato_rl.errors import WireError
+from legato_rl.curve import Gate, guard_client, guard_server
+from legato_rl.endpoints import ENDPOINTS, check_guard
+from legato_rl.errors import ConfigError, WireError
 from legato_rl.wire import Message, Refused, decode, encode
 
 BLOB_COPY = 2**16
@@ -41,17 +43,29 @@ class Context:
 
     def __init__(self) -> None:
         self._context = zmq.Context()
+        self._gate: Gate | None = None
 
-    def server(self, name: str, address: str) -> Server:
-        """Bind endpoint `name`."""
-        return Server(self._context, name, address)
+    def server(self, name: str, address: str, keys: Path | None = None) -> Server:
+        """Bind endpoint `name`. One over tcp needs `keys`, a folder of CURVE keys, and is for those alone who have one.
 
-    def client(self, name: str, address: str, identity: bytes | None = None) -> Client:
-        """Connect to endpoint `name`, which may not be there yet."""
-        return Client(self._context, name, address, identity)
+        The folder of an ipc address is made, private to the user, where it is not there: a temporary one does not outlive
+        a reboot. ConfigError where the address cannot be had.
+        """
+        check_guard(name, address, keys is not None)
+        guard = None if address.startswith("ipc://") else keys
+        if guard is not None and self._gate is None:
+            self._gate = Gate(self._context, guard)
+        return Server(self._context, name, address, guard)
+
+    def client(self, name: str, address: str, identity: bytes | None = None, keys: Path | None = None) -> Client:
+        """Connect to endpoint `name`, which may not be there yet; with the keys in folder `keys` where it is over tcp."""
+        check_guard(name, address, keys is not None)
+        return Client(self._context, name, address, identity, None if address.startswith("ipc://") else keys)
 
     def close(self) -> None:
         """Close all sockets, wait for their last messages (LINGER bounds it) and end."""
+        if self._gate is not None:
+            self._gate.close()
         # term() alone would wait for ever for a socket that an exception left open.
         self._context.destroy()
 
@@ -106,13 +120,20 @@ class _Socket:
 class Server(_Socket):
     """A bound ROUTER. A bad message is answered with `Refused`, counted, and takes nothing down."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], name: str, address: str) -> None:
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], name: str, address: str, keys: Path | None = None) -> None:
         super().__init__(context, zmq.ROUTER, name)
         # Without it a ROUTER drops silently at its bound and for a peer that is gone: nothing could be counted.
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         # A peer that comes again under its identity replaces its old connection.
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        self._socket.bind(address)
+        if keys is not None:
+            guard_server(self._socket, keys)
+        if address.startswith("ipc://"):
+            private_folder(Path(address.removeprefix("ipc://")).parent)
+        try:
+            self._socket.bind(address)
+        except zmq.ZMQError as error:
+            raise ConfigError(f"{name} is {address!r}: it cannot be bound ({error.strerror}); choose another") from None
 
     def receive(self) -> Iterator[Received]:
         """Everything that is here now, without waiting."""
@@ -139,8 +160,17 @@ class Server(_Socket):
 class Client(_Socket):
     """A connected DEALER."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], name: str, address: str, identity: bytes | None) -> None:
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        name: str,
+        address: str,
+        identity: bytes | None,
+        keys: Path | None = None,
+    ) -> None:
         super().__init__(context, zmq.DEALER, name)
+        if keys is not None:
+            guard_client(self._socket, keys)
         if identity is not None:
             self._socket.setsockopt(zmq.IDENTITY, identity)
         self._socket.setsockopt(zmq.RECONNECT_IVL, 50)
@@ -188,6 +218,17 @@ class Bell:
 
     def close(self) -> None:
         os.close(self._fd)
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder of sockets that is not there. ConfigError where others than this user may write in it."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        about = folder.stat()
+    except OSError as error:
+        raise ConfigError(f"the sockets folder is {str(folder)!r}: {error.strerror}; make it, private to the user") from None
+    if about.st_uid != os.geteuid() or about.st_mode & 0o022:
+        raise ConfigError(f"the sockets folder is {str(folder)!r}: others may write in it; remove it, or chmod 700 it")
 
 
 def wait(sources: Sequence[Server | Client | Pollable], seconds: float) -> None:

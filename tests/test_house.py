@@ -46,7 +46,7 @@ IMPURE = {
 
 HOMES = {
     "time": re.compile(r"(legato_rl|workers/desktop/guest_server)/clock\.py"),
-    "zmq": re.compile(r"legato_rl/sockets\.py"),
+    "zmq": re.compile(r"legato_rl/(sockets|curve)\.py"),
     "click": re.compile(r"legato_rl/cli/\w+\.py|(workers|broker)/(\w+/)?main\.py"),
 }
 """Where alone in the product a module is imported."""

@@ -55,9 +55,9 @@ def test_a_message_and_its_blobs_arrive(pair: tuple[Server, Client]) -> None:
     """Small and large blobs come as they were sent, in both directions."""
     server, client = pair
     blobs = [b"", b"small", bytes(range(256)) * 4096]
-    client.send(PutBlobs(blobs=[]), blobs)
+    client.send(PutBlobs(run="r1", blobs=[]), blobs)
     received = hear(server)
-    assert (received.message, received.blobs) == (PutBlobs(blobs=[]), blobs)
+    assert (received.message, received.blobs) == (PutBlobs(run="r1", blobs=[]), blobs)
     assert server.send(received.peer, BlobsStored(hashes=["x"]), blobs)
     answer = hear(client)
     assert (answer.peer, answer.message, answer.blobs) == (b"", BlobsStored(hashes=["x"]), blobs)

@@ -1,0 +1,131 @@
+"""Who may speak to a socket over tcp? The CURVE keys of a folder, and the handler that refuses every other key.
+
+A folder of keys holds, one key a file (Z85, 40 characters): `server.secret` and `clients/*.public` at the service;
+`client.secret` and `server.public` at whoever connects. `legato-rl keygen` writes them all.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from pathlib import Path
+
+import zmq
+from zmq.utils import z85
+
+from legato_rl.errors import ConfigError
+from legato_rl.rundir import write_file
+
+log = logging.getLogger("legato_rl")
+
+HANDLER = "inproc://zeromq.zap.01"
+"""Where libzmq asks who may connect (ZeroMQ RFC 27)."""
+DOMAIN = b"control"
+TURN_MS = 200
+"""Milliseconds after which the handler sees that it should end."""
+SERVER_SECRET, SERVER_PUBLIC, CLIENT_SECRET, CLIENTS = "server.secret", "server.public", "client.secret", "clients"
+FIRST_CLIENT = "client.public"
+
+Context = zmq.Context[zmq.Socket[bytes]]
+
+
+def write_keys(folder: Path) -> None:
+    """Draw the keys of a server and of one client, into a folder that has none. Secret ones are the user's alone.
+
+    ConfigError where a key is there already, or the folder cannot be written.
+    """
+    server_public, server_secret = zmq.curve_keypair()
+    client_public, client_secret = zmq.curve_keypair()
+    keys = {
+        folder / SERVER_SECRET: server_secret,
+        folder / SERVER_PUBLIC: server_public,
+        folder / CLIENT_SECRET: client_secret,
+        folder / CLIENTS / FIRST_CLIENT: client_public,
+    }
+    for path in keys:
+        if path.exists():
+            raise ConfigError(f"dir is {str(folder)!r}: {path.name} is there already, and no key is overwritten; name another")
+    try:
+        (folder / CLIENTS).mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        for path, key in keys.items():
+            write_file(path, key + b"\n")
+            path.chmod(0o600)
+    except OSError as error:
+        raise ConfigError(f"dir is {str(folder)!r}: {error.strerror or error}; name a folder that can be written") from None
+
+
+def guard_server(socket: zmq.Socket[bytes], folder: Path) -> None:
+    """Make a socket that is not bound yet a CURVE server; nobody connects without a handler (`Gate`)."""
+    socket.setsockopt(zmq.CURVE_SECRETKEY, _read_secret(folder / SERVER_SECRET))
+    socket.setsockopt(zmq.CURVE_SERVER, 1)
+    socket.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
+    socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+
+
+def guard_client(socket: zmq.Socket[bytes], folder: Path) -> None:
+    """Make a socket that is not connected yet a CURVE client."""
+    secret = _read_secret(folder / CLIENT_SECRET)
+    socket.setsockopt(zmq.CURVE_SERVERKEY, _read(folder / SERVER_PUBLIC))
+    socket.setsockopt(zmq.CURVE_PUBLICKEY, zmq.curve_public(secret))
+    socket.setsockopt(zmq.CURVE_SECRETKEY, secret)
+
+
+class Gate:
+    """Answers libzmq, in a thread of its own, whether a client's key is one of `clients/`: those that are there now."""
+
+    def __init__(self, context: Context, folder: Path) -> None:
+        self._clients = folder / CLIENTS
+        self._closing = False
+        self._socket: zmq.Socket[bytes] = context.socket(zmq.REP)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.bind(HANDLER)
+        self._thread = threading.Thread(target=self._run, name="gate", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread; from now on nobody connects."""
+        self._closing = True
+        self._thread.join()
+
+    def _run(self) -> None:
+        with self._socket:
+            while not self._closing:
+                if self._socket.poll(TURN_MS):
+                    self._socket.send_multipart(self._answer(self._socket.recv_multipart()))
+
+    def _answer(self, request: list[bytes]) -> list[bytes]:
+        """`[version, request id, domain, address, identity, mechanism, key]` to `[version, id, code, text, user, metadata]`."""
+        version, request_id, _, address, _, mechanism, *credentials = request
+        known = mechanism == b"CURVE" and z85.encode(b"".join(credentials)) in self._allowed()
+        if not known:
+            log.warning("a client at %s was refused: its key is not in %s", address.decode(errors="replace"), self._clients)
+        code, text = (b"200", b"OK") if known else (b"400", b"unknown key")
+        return [version, request_id, code, text, b"", b""]
+
+    def _allowed(self) -> set[bytes]:
+        allowed = set()
+        for path in self._clients.glob("*.public"):
+            try:
+                allowed.add(_read(path))
+            except ConfigError as error:
+                log.error("%s", error)
+        return allowed
+
+
+def _read_secret(path: Path) -> bytes:
+    key = _read(path)
+    if path.stat().st_mode & 0o077:
+        raise ConfigError(f"{path} can be read by others: chmod 600 it, or draw new keys with legato-rl keygen")
+    return key
+
+
+def _read(path: Path) -> bytes:
+    try:
+        key = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}): legato-rl keygen writes it") from None
+    if not re.fullmatch(rb"[0-9A-Za-z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}", key):
+        raise ConfigError(f"{path} holds no key: legato-rl keygen writes one of 40 characters")
+    return key

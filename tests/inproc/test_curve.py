@@ -1,0 +1,152 @@
+"""Is `control` over tcp for those alone whose key the service knows? Real sockets on the loopback device."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from legato_rl.clock import SYSTEM_CLOCK
+from legato_rl.curve import CLIENT_SECRET, CLIENTS, FIRST_CLIENT, SERVER_PUBLIC, SERVER_SECRET, write_keys
+from legato_rl.endpoints import tcp_address
+from legato_rl.errors import ConfigError
+from legato_rl.sockets import Context, Received, Server, wait
+from legato_rl.wire import StatusAsk, encode
+
+PATIENCE_S = 60.0
+REFUSED_S = 0.5
+"""Seconds in which a client that is let in is heard many times over."""
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    """A folder of fresh keys."""
+    write_keys(tmp_path / "keys")
+    return tmp_path / "keys"
+
+
+@pytest.fixture
+def address() -> str:
+    """An address of a port that nobody has."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"tcp://127.0.0.1:{free.getsockname()[1]}"
+
+
+@pytest.fixture
+def server(keys: Path, address: str) -> Iterator[Server]:
+    """A `control` that is guarded by the keys."""
+    with Context() as context:
+        yield context.server("control", address, keys)
+
+
+def heard(server: Server, seconds: float) -> list[Received]:
+    """What comes to the server within some seconds, as soon as anything does."""
+    deadline = SYSTEM_CLOCK.monotonic() + seconds
+    while (left := deadline - SYSTEM_CLOCK.monotonic()) > 0:
+        wait([server], left)
+        if found := list(server.receive()):
+            return found
+    return []
+
+
+def copy(keys: Path, to: Path, *names: str) -> Path:
+    """Some files of a folder of keys in another one."""
+    to.mkdir()
+    for name in names:
+        (to / name).write_bytes((keys / name).read_bytes())
+        (to / name).chmod(0o600)
+    return to
+
+
+def test_a_known_key_is_let_in(server: Server, keys: Path, address: str, tmp_path: Path) -> None:
+    """A trainer needs two files; it is heard, and answered."""
+    trainers = copy(keys, tmp_path / "trainer", CLIENT_SECRET, SERVER_PUBLIC)
+    with Context() as context:
+        client = context.client("control", address, keys=trainers)
+        client.send(StatusAsk(id="q1"))
+        (received,) = heard(server, PATIENCE_S)
+        assert received.message == StatusAsk(id="q1")
+        server.send(received.peer, StatusAsk(id="a1"))
+        wait([client], PATIENCE_S)
+        assert [answer.message for answer in client.receive()] == [StatusAsk(id="a1")]
+
+
+def test_a_key_counts_from_when_its_file_is_there(server: Server, keys: Path, address: str, tmp_path: Path) -> None:
+    """Another trainer is refused until its public key is put into clients/; a damaged file there stops nobody."""
+    write_keys(tmp_path / "other")
+    mine = copy(tmp_path / "other", tmp_path / "mine", CLIENT_SECRET)
+    (mine / SERVER_PUBLIC).write_bytes((keys / SERVER_PUBLIC).read_bytes())
+    with Context() as context:
+        context.client("control", address, keys=mine).send(StatusAsk(id="q1"))
+        assert heard(server, REFUSED_S) == []
+    (keys / CLIENTS / "damaged.public").write_text("no key")
+    (keys / CLIENTS / "second.public").write_bytes((tmp_path / "other" / CLIENTS / FIRST_CLIENT).read_bytes())
+    with Context() as context:
+        context.client("control", address, keys=mine).send(StatusAsk(id="q2"))
+        assert [received.message for received in heard(server, PATIENCE_S)] == [StatusAsk(id="q2")]
+
+
+@pytest.mark.parametrize("wrong_server_key", [True, False])
+def test_whoever_has_no_key_is_not_heard(server: Server, address: str, wrong_server_key: bool, tmp_path: Path) -> None:
+    """A plain client, and one that takes the server for another; neither takes the server down."""
+    raw = zmq.Context()
+    with raw.socket(zmq.DEALER) as dealer:
+        dealer.setsockopt(zmq.LINGER, 0)
+        if wrong_server_key:
+            public, secret = zmq.curve_keypair()
+            dealer.setsockopt(zmq.CURVE_SERVERKEY, zmq.curve_keypair()[0])
+            dealer.setsockopt(zmq.CURVE_PUBLICKEY, public)
+            dealer.setsockopt(zmq.CURVE_SECRETKEY, secret)
+        dealer.connect(address)
+        dealer.send_multipart(encode(StatusAsk(id="q1")))
+        assert heard(server, REFUSED_S) == []
+    raw.term()
+
+
+def test_no_socket_is_open_to_everybody(address: str, keys: Path) -> None:
+    """Over tcp there is none without keys, and none but `control`."""
+    with Context() as context:
+        with pytest.raises(ConfigError, match="keys is missing: control at tcp://"):
+            context.server("control", address)
+        with pytest.raises(ConfigError, match="keys is missing: control at tcp://"):
+            context.client("control", address)
+        with pytest.raises(ConfigError, match="orders is at 'tcp://.*': only control may be elsewhere than at ipc://"):
+            context.server("orders", address, keys)
+
+
+@pytest.mark.parametrize(
+    "text", ["tcp://host", "tcp://:1", "tcp://h:0", "tcp://h:65536", "ipc:///x", "udp://h:1", "tcp://h:1/x"]
+)
+def test_an_address_that_is_none(text: str) -> None:
+    """Named, with one that is right."""
+    with pytest.raises(ConfigError, match="it must be tcp://HOST:PORT, as in tcp://127.0.0.1:5555"):
+        tcp_address(text)
+
+
+def test_an_address_that_somebody_has(server: Server, keys: Path, address: str) -> None:
+    """A sentence, no traceback."""
+    with Context() as context, pytest.raises(ConfigError, match=f"control is '{address}': it cannot be bound"):
+        context.server("control", address, keys)
+
+
+def test_keys_are_private_and_never_overwritten(keys: Path) -> None:
+    """Secret keys are the user's alone; a second keygen touches nothing."""
+    before = {path: path.read_bytes() for path in keys.rglob("*") if path.is_file()}
+    assert {path.stat().st_mode & 0o077 for path in (keys, *before)} == {0}
+    with pytest.raises(ConfigError, match=r"server.secret is there already, and no key is overwritten"):
+        write_keys(keys)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_keys_that_cannot_be_used(keys: Path, address: str) -> None:
+    """One that others may read, one that is none, one that is not there."""
+    secret = keys / SERVER_SECRET
+    said = {"can be read by others": lambda: secret.chmod(0o644), "holds no key": lambda: secret.write_text("x")}
+    with Context() as context:
+        for sentence, damage in {**said, "cannot be read": secret.unlink}.items():
+            damage()
+            with pytest.raises(ConfigError, match=f"server.secret {sentence}"):
+                context.server("control", address, keys)
