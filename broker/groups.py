@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 
-from legato_rl.records import GRADED_OUTCOMES, Outcome, RolloutKey, Status
+from legato_rl.records import GRADED_OUTCOMES, Outcome, RolloutKey, Status, StopReason
 
 
 class State(str, Enum):
@@ -23,7 +23,7 @@ class State(str, Enum):
     LOST = "lost"
     """Its worker is gone; the broker's `worker_lost` row is on its way to the sink."""
     SKIPPING = "skipping"
-    """Its group closed before it started; the broker's `not_started` row is on its way to the sink."""
+    """Its group closed, or it was cancelled, before it started; the broker's `not_started` row is on its way to the sink."""
     ENDED = "ended"
     """Its final row is stored."""
 
@@ -36,6 +36,8 @@ class Event(str, Enum):
     DROPPED = "dropped"
     """A worker let go without a row, as it was told (resumable stop)."""
     GROUP_CLOSED = "group_closed"
+    CANCELLED = "cancelled"
+    """Somebody asked for its end."""
     STORED_RETRIED = "stored_retried"
     STORED_FINAL = "stored_final"
 
@@ -47,6 +49,7 @@ _Q, _H, _L, _S, _E = State.QUEUED, State.HELD, State.LOST, State.SKIPPING, State
 TRANSITIONS: dict[tuple[State, Event], State] = {
     (_Q, Event.ASSIGNED): _H,
     (_Q, Event.GROUP_CLOSED): _S,
+    (_Q, Event.CANCELLED): _S,
     (_Q, Event.STORED_RETRIED): _Q,
     (_Q, Event.STORED_FINAL): _E,
     (_Q, Event.WORKER_LOST): _Q,
@@ -54,22 +57,26 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_H, Event.WORKER_LOST): _L,
     (_H, Event.DROPPED): _Q,
     (_H, Event.GROUP_CLOSED): _H,
+    (_H, Event.CANCELLED): _H,
     (_H, Event.STORED_RETRIED): _Q,
     (_H, Event.STORED_FINAL): _E,
     (_L, Event.WORKER_LOST): _L,
     (_L, Event.DROPPED): _L,
     (_L, Event.GROUP_CLOSED): _L,
+    (_L, Event.CANCELLED): _L,
     (_L, Event.STORED_RETRIED): _Q,
     (_L, Event.STORED_FINAL): _E,
     (_S, Event.ASSIGNED): _H,
     (_S, Event.WORKER_LOST): _S,
     (_S, Event.DROPPED): _S,
     (_S, Event.GROUP_CLOSED): _S,
+    (_S, Event.CANCELLED): _S,
     (_S, Event.STORED_RETRIED): _Q,
     (_S, Event.STORED_FINAL): _E,
     (_E, Event.WORKER_LOST): _E,
     (_E, Event.DROPPED): _E,
     (_E, Event.GROUP_CLOSED): _E,
+    (_E, Event.CANCELLED): _E,
 }
 
 
@@ -83,6 +90,8 @@ class Attempt:
 
     key: RolloutKey
     state: State = State.QUEUED
+    cancelled: bool = False
+    """No further try of it is to begin, and a running one is to stop."""
 
     def apply(self, event: Event) -> bool:
         """Move by the table; whether the state changed. UnknownTransition for a pair that the table does not have."""
@@ -170,8 +179,28 @@ class Groups:
         if attempt is not None and attempt.apply(Event.DROPPED):
             self.groups[key.group].queue.appendleft(key.attempt)
 
-    def stored(self, key: RolloutKey, outcome: Outcome, status: Status) -> list[RolloutKey]:
-        """A row is stored. Returns the keys that now owe a `not_started` row, where this closed the group."""
+    def cancel(self, group_id: str, number: int) -> None:
+        """End an attempt for good: one that waits is skipped, one that runs is to stop (`stop_of`), one that ended stands."""
+        group = self.groups[group_id]
+        attempt = group.attempts[number]
+        was_queued = attempt.state is State.QUEUED
+        attempt.cancelled = attempt.cancelled or attempt.state is not State.ENDED
+        if attempt.apply(Event.CANCELLED) and was_queued:
+            group.queue.remove(number)
+
+    def is_closed(self, group_id: str) -> bool:
+        """Whether the group has the graded rows that close it."""
+        return self.groups[group_id].closed
+
+    def stop_of(self, key: RolloutKey) -> StopReason | None:
+        """Why a try that runs should end in a row now; None where it should go on."""
+        if self.groups[key.group].closed:
+            return "group_closed"
+        attempt = self.attempt(key)
+        return "asked" if attempt is not None and attempt.cancelled else None
+
+    def stored(self, key: RolloutKey, outcome: Outcome, status: Status, again: bool = False) -> None:
+        """A row is stored. `again`: it was an error, and its attempt is to be tried once more all the same."""
         group = self.groups.get(key.group)
         if group is None or key.run != self.run or key.attempt >= len(group.attempts):
             raise UnknownTransition(f"{key.rollout_id}: a row of no attempt of this run")
@@ -179,37 +208,30 @@ class Groups:
         if attempt.key != key:
             raise UnknownTransition(f"{key.rollout_id}: a row of a try that is not the present one")
         was_queued = attempt.state is State.QUEUED
-        if status is Status.RETRIED:
+        if status is Status.RETRIED or again:
             attempt.apply(Event.STORED_RETRIED)
             attempt.key = key.next_try()
             if not was_queued:
                 group.queue.appendleft(key.attempt)
+            if attempt.cancelled:
+                self.cancel(key.group, key.attempt)
         else:
             attempt.apply(Event.STORED_FINAL)
             if was_queued:
                 group.queue.remove(key.attempt)
         group.graded += outcome in GRADED_OUTCOMES
-        return self._close(group)
+        self._close(group)
 
-    def _close(self, group: Group) -> list[RolloutKey]:
+    def _close(self, group: Group) -> None:
         if group.closed:
-            return []
+            return
         if self.closing is None:
             group.closed = group.ended and group.graded >= self.asked
-            return []
-        if group.graded < self.closing:
-            return []
-        group.closed = True
-        skipped = []
-        for attempt in group.attempts:
-            if attempt.state is not State.ENDED and attempt.apply(Event.GROUP_CLOSED):
-                skipped.append(attempt.key)
-        group.queue.clear()
-        return skipped
-
-    def is_closed(self, group_id: str) -> bool:
-        """Whether the group has the graded rows that close it."""
-        return self.groups[group_id].closed
+        elif group.graded >= self.closing:
+            group.closed = True
+            for attempt in group.attempts:
+                attempt.apply(Event.GROUP_CLOSED)
+            group.queue.clear()
 
     def owed(self) -> list[tuple[RolloutKey, Outcome]]:
         """The rows that this side has to write and has not seen stored: lost workers' and skipped attempts'."""

@@ -1,36 +1,62 @@
-"""`legato-rl-broker RUN_DIR`: the broker of one run, in the foreground."""
+"""`legato-rl-broker ROOT`: the broker of a service, or of a single run, in the foreground."""
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 
+from legato_rl.broker.closing import Closing
+from legato_rl.broker.control import Control
 from legato_rl.broker.core import Core
+from legato_rl.broker.folders import open_run, unfinished
 from legato_rl.broker.server import BrokerServer
+from legato_rl.broker.told import Told
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.endpoints import address
 from legato_rl.role import Quit, run_folder, run_role
-from legato_rl.rundir import RunDir
+from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.sockets import Context
+from legato_rl.wire import PolicyName
 
 MARK = "broker-was-here"
-"""A file in the run's socket folder: whoever finds it is not the run's first broker."""
+"""A file in the socket folder: whoever finds it is not the first broker there."""
 
 
-def serve(root: Path, quit_: Quit) -> None:
-    """Be the broker of the run in `root` until asked to end."""
-    folder = RunDir(root)
-    run = folder.load_run()
-    mark = run.sockets / MARK
+def make_core(root: ServiceDir, service: ServiceFile, told: Told, restarted: bool, now: float) -> Core:
+    """The core of a service as its files tell it, with the runs that have not ended."""
+    settings = service.settings
+    default = told.default or PolicyName(model=settings.policy.model, version=settings.policy.version)
+    core = Core(settings.desktops, settings.boots_at_once, default, bool(service.once), restarted, now)
+    core.policies.names.update(told.policies)
+    for name, reason in told.out.items():
+        core.roster.put_out(name, reason)
+    for folder in unfinished(root, service):
+        run = open_run(folder, told)
+        core.begin(run)
+        if run.run_id in told.stopping:
+            run.stop(told.stopping[run.run_id], now)
+    for run_id in [run_id for run_id in core.policies.names if run_id not in core.runs]:
+        core.policies.end(run_id)
+    return core
+
+
+def serve(folder: Path, quit_: Quit) -> None:
+    """Be the broker of the service in `folder` until asked to end, or until the service has ended."""
+    root = ServiceDir(folder)
+    service, told = root.load(), Told.load(root.state)
+    mark = service.sockets / MARK
     restarted = mark.exists()
     mark.touch()
-    core = Core(run.run_id, run.settings, folder.load_tasks(), restarted, SYSTEM_CLOCK.monotonic())
+    core = make_core(root, service, told, restarted, SYSTEM_CLOCK.monotonic())
+    desk = Control(core, root, service, told, SYSTEM_CLOCK, secrets.randbits(31))
+    closing = Closing(core, root, service, told, SYSTEM_CLOCK)
     with (
         Context() as context,
-        context.server("orders", address(run.sockets, "orders")) as orders,
-        context.server("control", address(run.sockets, "control")) as control,
-        context.client("rows", address(run.sockets, "rows")) as rows,
+        context.server("orders", address(service.sockets, "orders")) as orders,
+        context.server("control", service.control) as control,
+        context.client("rows", address(service.sockets, "rows")) as rows,
     ):
-        BrokerServer(core, run, orders, control, rows, SYSTEM_CLOCK).run(quit_)
+        BrokerServer(core, desk, closing, orders, control, rows, SYSTEM_CLOCK).run(quit_)
 
 
 def main() -> None:

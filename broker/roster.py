@@ -49,8 +49,10 @@ class HealthChange:
 
 @dataclass
 class Roster:
-    """All workers that ever beat in this run."""
+    """All workers that ever beat here. `revive`: a desktop that is out counts again with a new process of its worker, which
+    somebody must have started for that."""
 
+    revive: bool = False
     workers: dict[str, Worker] = field(default_factory=dict)
     holders: dict[RolloutKey, str] = field(default_factory=dict)
     """Who holds or held a key whose row is not stored yet; health is counted against it."""
@@ -66,6 +68,8 @@ class Roster:
             # A new process: what the old one held is lost, and it knows nothing of what that was told.
             lost, worker.expected = worker.expected, None
             worker.rebuild = worker.build_failures = 0
+            if self.revive:
+                worker.out = None
             if not worker.passed and worker.out is None:
                 changes += self._failed_rebuild(worker, "its process ended before the desktop passed its self-check")
             worker.passed = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from typing import Protocol
 
 
@@ -39,3 +39,8 @@ SYSTEM_CLOCK = SystemClock()
 def iso(wall: float) -> str:
     """`wall` (seconds since the epoch) as ISO 8601 in UTC with milliseconds."""
     return datetime.fromtimestamp(wall, tz=timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def day(wall: float) -> str:
+    """The local date of `wall` (seconds since the epoch) as an agent's prompt names it, `Monday, January 05, 2026`."""
+    return date.fromtimestamp(wall).strftime("%A, %B %d, %Y")

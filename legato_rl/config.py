@@ -247,6 +247,8 @@ class Settings(Frozen):
     fold_size: Annotated[int, Field(ge=1)] = 10
     stop_failure_share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.5
     """The run stops, resumable, when more than this share of the last 20 tries failed on the desktop."""
+    min_free_gb: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    """GiB that must be free where the run is stored; below, no new rollout starts."""
     fragment_mb: Annotated[int, Field(ge=1)] = 2048
     """MiB of ready-made message fragments that the proxy keeps."""
 

@@ -9,13 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from legato_rl.broker.closing import Closing
+from legato_rl.broker.control import Control
 from legato_rl.broker.core import Core
+from legato_rl.broker.run import Run
 from legato_rl.broker.server import BrokerServer
+from legato_rl.broker.told import Told
 from legato_rl.clock import SYSTEM_CLOCK, SystemClock
 from legato_rl.config import DesktopConfig, PolicyConfig, Settings
 from legato_rl.endpoints import address
 from legato_rl.records import GRADED_OUTCOMES, Draft, FeedRow, Outcome, RolloutKey
 from legato_rl.rundir import RunFile, TaskSpec
+from legato_rl.service import ServiceDir, of_run
 from legato_rl.sockets import Client, Context, Server, wait
 from legato_rl.status import decide
 from legato_rl.wire import (
@@ -26,6 +31,7 @@ from legato_rl.wire import (
     Holding,
     Message,
     Order,
+    PolicyName,
     PutDesktopEvent,
     PutRow,
     RowStored,
@@ -71,16 +77,16 @@ class Sink:
     def _answer(self, message: Message) -> Message:
         match message:
             case FeedAsk(after=after):
-                return Feed(rows=self.rows[after:], last=len(self.rows))
+                return Feed(run=RUN, rows=self.rows[after:], last=len(self.rows))
             case PutDesktopEvent(id=id_) as event:
                 self.events.append(event)
-                return DesktopEventStored(id=id_)
+                return DesktopEventStored(run=RUN, id=id_)
             case PutRow(row=row):
                 self.puts.append(row)
                 draft = Draft.model_validate(row)
                 held = [stored for stored in self.rows if stored.key == draft.key]
                 if self.mute:
-                    return Feed(rows=[], last=0)
+                    return Feed(run=RUN, rows=[], last=0)
                 return RowStored(row=held[0] if held else self.append(draft.key, draft.outcome), duplicate=bool(held))
         raise AssertionError(f"the sink takes no {type(message).__name__}")
 
@@ -93,7 +99,7 @@ class Sink:
 
     def push(self) -> None:
         """Tell the broker its last row at once, as a sink does."""
-        self.socket.send(self._broker, Feed(rows=self.rows[-1:], last=len(self.rows)))
+        self.socket.send(self._broker, Feed(run=RUN, rows=self.rows[-1:], last=len(self.rows)))
 
 
 class Scene:
@@ -120,8 +126,7 @@ class Scene:
         control = self._context.server("control", address(self._sockets, "control"))
         rows = self._context.client("rows", address(self._sockets, "rows"))
         self._sockets_of_broker = [orders, control, rows]
-        self.core = Core(RUN, self.settings, self.tasks, restarted, self.clock.monotonic())
-        run = RunFile(
+        file = RunFile(
             run_id=RUN,
             created_at="2030-01-01T00:00:00Z",
             today="2030-01-01",
@@ -131,7 +136,14 @@ class Scene:
             sockets=self._sockets,
             engine={},
         )
-        self.broker = BrokerServer(self.core, run, orders, control, rows, self.clock)
+        root, service, told = ServiceDir(self._sockets), of_run(file), Told()
+        name = PolicyName(model=self.settings.policy.model, version=self.settings.policy.version)
+        self.core = Core(self.settings.desktops, self.settings.boots_at_once, name, True, restarted, self.clock.monotonic())
+        self.run = Run(RUN, self.settings, self.tasks)
+        self.core.begin(self.run)
+        desk = Control(self.core, root, service, told, self.clock, number=0)
+        closing = Closing(self.core, root, service, told, self.clock)
+        self.broker = BrokerServer(self.core, desk, closing, orders, control, rows, self.clock)
 
     def turn(self) -> None:
         """Everybody takes in what is there."""
@@ -148,7 +160,7 @@ class Scene:
 
     def loaded(self) -> None:
         """Wait until the broker knows all rows of the sink."""
-        self.until(lambda: self.core._loaded and self.core.feed_last == len(self.sink.rows), "the feed")
+        self.until(lambda: self.run.loaded and self.run.feed_last == len(self.sink.rows), "the feed")
 
     def client(self, worker: str) -> Client:
         """A worker's connection."""

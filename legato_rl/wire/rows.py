@@ -116,3 +116,7 @@ class DesktopEventStored(Message):
 
     run: str
     id: str
+
+
+class Leave(Message):
+    """broker -> sink: the service has ended and every run is closed: exit. Not answered."""

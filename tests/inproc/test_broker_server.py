@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from broker_scene import Scene, beat, holding, key, scene
 
-from legato_rl.broker.core import GRADING_GRACE_S, RECONCILE_S
+from legato_rl.broker.core import RECONCILE_S
 from legato_rl.broker.roster import SILENCE_S
+from legato_rl.broker.run import GRADING_GRACE_S
 from legato_rl.records import Draft, Outcome, RolloutKey
 from legato_rl.wire import (
     DesktopOut,
@@ -39,7 +40,7 @@ def test_a_group_from_its_first_beat_to_its_end() -> None:
         run.sink.append(key(0), Outcome.GRADED, 1.0)
         run.sink.append(key(1), Outcome.TIMED_OUT_GRADED, 0.0)
         run.sink.push()
-        run.until(lambda: run.core.state == "finished", "the end")
+        run.until(lambda: run.run.state == "finished", "the end")
         assert [(row.key, row.outcome, row.status) for row in run.sink.rows[2:]] == [(key(2), "not_started", "skipped")]
         assert run.beat("w0", stored=key(0)).leave
         status = run.status()
@@ -151,12 +152,12 @@ def test_a_broker_that_restarts_goes_on_where_it_was() -> None:
         order = run.beat("w1", holds=holding(key(1)))
         assert (order.held, order.drop, order.stop) == (key(1), False, None)
         run.clock.ahead += RECONCILE_S
-        run.until(lambda: run.clock.monotonic() - run.core._sink_heard < 1.0, "the sink")
+        run.until(lambda: run.clock.monotonic() - run.run._sink_heard < 1.0, "the sink")
         assert assigned(run.beat("w0", stored=key(0))) == key(2)
         run.beat("w0", holds=holding(key(2)))
         for attempt in (1, 2):
             run.sink.append(key(attempt), Outcome.GRADED, 0.0)
-        run.until(lambda: run.core.state == "finished", "the end")
+        run.until(lambda: run.run.state == "finished", "the end")
 
 
 def test_a_restarted_broker_drops_what_is_stored() -> None:
@@ -184,7 +185,7 @@ def test_stop_is_resumable() -> None:
         run.sink.append(key(1), Outcome.GRADED, 1.0)
         run.beat("w0")
         run.beat("w1", stored=key(1))
-        run.until(lambda: run.core.state == "stopped", "the stop")
+        run.until(lambda: run.run.state == "stopped", "the stop")
         assert run.beat("w0").leave
     assert [row.key for row in run.sink.rows] == [key(1)]
 
@@ -198,7 +199,7 @@ def test_a_stop_does_not_wait_for_a_grading_for_ever() -> None:
         run.ask(StopAsk(id="x", reason="enough"), RunStatus)
         run.clock.ahead += GRADING_GRACE_S
         assert run.beat("w0", holds=holding(key(0), past_actions=True)).drop
-        run.until(lambda: run.core.state == "stopped", "the stop")
+        run.until(lambda: run.run.state == "stopped", "the stop")
 
 
 def test_a_model_server_that_stays_away_stops_the_run() -> None:
@@ -255,7 +256,7 @@ def test_a_row_of_another_run_is_counted_and_changes_nothing() -> None:
     with scene() as run:
         run.sink.append(RolloutKey(run="other", group="g0", attempt=0, try_=0), Outcome.GRADED, 1.0)
         run.loaded()
-        assert sum(run.core.ignored.values()) == 1
+        assert sum(run.run.ignored.values()) == 1
         assert assigned(run.beat("w0")) == key(0)
         assert run.ask(StatusAsk(id="z"), RunStatus).attempts_ended == 0
 
@@ -269,5 +270,5 @@ def test_a_silent_sink_gets_no_new_work() -> None:
         assert assigned(run.beat("w0")) is None
         run.sink.mute = False
         run.clock.ahead += 1.1
-        run.until(lambda: run.clock.monotonic() - run.core._sink_heard < 1.0, "the sink")
+        run.until(lambda: run.clock.monotonic() - run.run._sink_heard < 1.0, "the sink")
         assert assigned(run.beat("w0")) == key(0)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from broker_on_paper import beat, feed, holding, key, make_core
+from broker_on_paper import beat, feed, holding, key, make_core, run_of
 
-from legato_rl.broker.core import GRADING_GRACE_S, RECONCILE_S, SINK_SILENT_S
+from legato_rl.broker.core import RECONCILE_S
 from legato_rl.broker.roster import SILENCE_S
+from legato_rl.broker.run import GRADING_GRACE_S, SINK_SILENT_S
 from legato_rl.records import Outcome, Status
 from legato_rl.wire import Feed, FeedRow, ProxyBeat
 
@@ -58,9 +59,9 @@ def test_a_new_boot_and_silence_lose_what_was_held() -> None:
     core.beat(beat(), 0.0)
     core.beat(beat("w1"), 0.0)
     core.beat(beat(boot="w0-2", ready=False), 1.0)
-    assert core.groups.owed() == [(key(0), Outcome.WORKER_LOST)]
+    assert run_of(core).groups.owed() == [(key(0), Outcome.WORKER_LOST)]
     core.tick(SILENCE_S + 0.5)
-    assert [k for k, _ in core.groups.owed()] == [key(0), key(1)]
+    assert [k for k, _ in run_of(core).groups.owed()] == [key(0), key(1)]
     assert core.beat(beat(boot="w0-2"), 1.0).assign is None
     feed(core, (key(0), Outcome.WORKER_LOST, Status.RETRIED), now=SILENCE_S)
     assigned = core.beat(beat(boot="w0-2"), SILENCE_S).assign
@@ -79,9 +80,9 @@ def test_closing_a_group_stops_the_others_and_skips_the_queued() -> None:
         core.beat(beat(name, ready=False, holds=holding(key(i))), 0.0)
     orders = feed(core, (key(0), Outcome.GRADED, Status.OK), (key(1), Outcome.GRADED, Status.OK))
     assert [(order.held, order.stop) for order in orders] == [(key(2), "group_closed")]
-    assert core.groups.owed() == [(key(3), Outcome.NOT_STARTED)]
+    assert run_of(core).groups.owed() == [(key(3), Outcome.NOT_STARTED)]
     feed(core, (key(3), Outcome.NOT_STARTED, Status.SKIPPED), (key(2), Outcome.STOPPED, Status.CANCELLED))
-    assert core.state == "finished"
+    assert run_of(core).state == "finished"
     assert core.beat(beat(), 0.0).leave
 
 
@@ -90,9 +91,9 @@ def test_close_all_waits_for_every_attempt() -> None:
     core = make_core(oversample=0.5, close="all")
     feed(core)
     feed(core, (key(0), Outcome.GRADED, Status.OK), (key(1), Outcome.GRADED, Status.OK))
-    assert core.group_counts().open == 1
+    assert run_of(core).group_counts().open == 1
     feed(core, (key(2), Outcome.EVALUATOR_FAILED, Status.ERROR))
-    assert (core.state, core.group_counts().closed) == ("finished", 1)
+    assert (run_of(core).state, run_of(core).group_counts().closed) == ("finished", 1)
 
 
 def test_a_restarted_broker_adopts_tries_in_progress() -> None:
@@ -127,8 +128,8 @@ def test_a_desktop_that_keeps_failing_is_rebuilt_and_then_out() -> None:
     assert [change.event for change in core.changes] == ["rebuilt", "rebuilt", "rebuilt", "out"]
     assert core.beat(beat(built=4), 0.0).assign is None
     core.tick(0.0)
-    assert core.state in ("stopping", "stopped")
-    assert "no desktop is left" in core.reason
+    assert run_of(core).state in ("stopping", "stopped")
+    assert "no desktop is left" in run_of(core).reason
 
 
 def test_a_graded_row_forgives_failures() -> None:
@@ -164,7 +165,7 @@ def test_boots_that_end_the_process_put_a_desktop_out() -> None:
 def test_a_full_disk_pauses_the_handing_out() -> None:
     """While the sink says that it cannot write, nobody gets a new try; then work goes on at once."""
     core = make_core()
-    core.feed(Feed(rows=[], last=0, trouble="full"), 0.0)
+    core.feed(Feed(run="r", rows=[], last=0, trouble="full"), 0.0)
     assert core.beat(beat(), 0.0).assign is None
     (order,) = feed(core)
     assert order.assign is not None
@@ -178,8 +179,8 @@ def test_the_run_stops_when_most_tries_fail_on_the_desktop() -> None:
         bad = i % 2 == 0 or i > 16
         outcome = Outcome.DESKTOP_FAILED if bad else Outcome.GRADED
         feed(core, (key(0, group=f"t{i}"), outcome, Status.ERROR if bad else Status.OK))
-    assert core.state == "stopping"
-    assert "12 of the last 20" in core.reason or "11 of the last 20" in core.reason
+    assert run_of(core).state == "stopping"
+    assert "12 of the last 20" in run_of(core).reason or "11 of the last 20" in run_of(core).reason
 
 
 def test_a_resumable_stop_lets_grading_finish() -> None:
@@ -191,16 +192,16 @@ def test_a_resumable_stop_lets_grading_finish() -> None:
         core.beat(beat(name, ready=False, holds=holding(key(i), past_actions=i == 0)), 0.0)
     core.stop("asked", 1.0)
     core.stop("asked again", 2.0)
-    assert core.reason == "asked"
+    assert run_of(core).reason == "asked"
     assert not core.beat(beat("w0", ready=False, holds=holding(key(0), past_actions=True)), 1.0).drop
     assert core.beat(beat("w1", ready=False, holds=holding(key(1))), 1.0).drop
     core.tick(1.0)
-    assert core.state == "stopping"
+    assert run_of(core).state == "stopping"
     core.beat(beat("w1"), 1.1)
     assert core.beat(beat("w0", ready=False, holds=holding(key(0), past_actions=True)), 1.0 + GRADING_GRACE_S).drop
     core.tick(1.0 + GRADING_GRACE_S)
-    assert core.state == "stopped"
-    assert core.groups.owed() == []
+    assert run_of(core).state == "stopped"
+    assert run_of(core).groups.owed() == []
 
 
 def test_a_server_that_stays_down_stops_the_run() -> None:
@@ -209,26 +210,26 @@ def test_a_server_that_stays_down_stops_the_run() -> None:
     feed(core)
     core.heard_proxy(ProxyBeat(boot="p", state="down", queued=0, running=0, down_s=601, message="refused", gave_up=True), 0.0)
     core.tick(0.0)
-    assert core.state == "stopped"
-    assert "refused" in core.reason
-    assert core.groups.owed() == []
+    assert run_of(core).state == "stopped"
+    assert "refused" in run_of(core).reason
+    assert run_of(core).groups.owed() == []
 
 
 def test_late_rows_are_ignored_and_counted() -> None:
     """A row that no table entry knows takes nothing down."""
     core = make_core()
     feed(core, (key(0, 3), Outcome.GRADED, Status.OK))
-    assert sum(core.ignored.values()) == 1
-    assert core.feed_last == 1
+    assert sum(run_of(core).ignored.values()) == 1
+    assert run_of(core).feed_last == 1
 
 
 def test_a_gap_in_the_feed_changes_nothing() -> None:
     """Rows are taken in order only; the shell asks again from where the core stands."""
     core = make_core()
     row = FeedRow(n=5, key=key(0), outcome=Outcome.GRADED, status=Status.OK, reward=1.0)
-    core.feed(Feed(rows=[row], last=5), 0.0)
-    assert core.feed_last == 0
-    assert core.rows == {}
+    core.feed(Feed(run="r", rows=[row], last=5), 0.0)
+    assert run_of(core).feed_last == 0
+    assert run_of(core).rows == {}
 
 
 def test_a_worker_that_its_supervisor_gave_up_is_out() -> None:
@@ -240,7 +241,7 @@ def test_a_worker_that_its_supervisor_gave_up_is_out() -> None:
     core.lost_desktop("w0", "FATAL")
     core.lost_desktop("w9", "FATAL")
     assert [(change.desktop, change.event) for change in core.changes] == [("w0", "out"), ("w9", "out")]
-    assert core.groups.owed() == [(key(0), Outcome.WORKER_LOST)]
+    assert run_of(core).groups.owed() == [(key(0), Outcome.WORKER_LOST)]
 
 
 def test_a_restarted_broker_owes_nothing_before_workers_were_heard() -> None:
@@ -252,4 +253,4 @@ def test_a_restarted_broker_owes_nothing_before_workers_were_heard() -> None:
     assert (order.held, order.drop, order.stop) == (key(1), False, "group_closed")
     assert core.owed(RECONCILE_S) == []
     feed(core, (key(1), Outcome.GRADED, Status.SURPLUS), now=RECONCILE_S)
-    assert core.state == "finished"
+    assert run_of(core).state == "finished"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from broker_on_paper import beat, feed, holding, key, make_core
+from broker_on_paper import beat, feed, holding, key, make_core, run_of
 
-from legato_rl.broker.core import FAILURE_WINDOW, GRADING_GRACE_S, LIFELESS_S, RECONCILE_S
+from legato_rl.broker.core import LIFELESS_S, RECONCILE_S
 from legato_rl.broker.roster import SILENCE_S
+from legato_rl.broker.run import FAILURE_WINDOW, GRADING_GRACE_S
 from legato_rl.records import Outcome, Status
 from legato_rl.wire import Feed, FeedRow
 
@@ -20,9 +21,9 @@ def test_a_broker_that_knows_no_rows_yet_takes_no_try_away() -> None:
     order = core.beat(held, 0.1)
     assert (order.held, order.stop, order.drop, order.assign) == (key(0, 2), None, False, None)
     rows = [FeedRow(n=n, key=k, outcome=o, status=s, reward=None) for n, (k, o, s) in enumerate(STORED, start=1)]
-    core.feed(Feed(rows=rows[:1], last=2), 0.2)
+    core.feed(Feed(run="r", rows=rows[:1], last=2), 0.2)
     assert not core.beat(held, 0.3).drop, "half of the rows are not all"
-    core.feed(Feed(rows=rows[1:], last=2), 0.4)
+    core.feed(Feed(run="r", rows=rows[1:], last=2), 0.4)
     order = core.beat(held, 0.5)
     assert (order.held, order.stop, order.drop) == (key(0, 2), None, False)
     feed(core, now=RECONCILE_S)
@@ -45,14 +46,14 @@ def test_beats_of_a_replaced_process_say_nothing() -> None:
     core.beat(beat(boot="old"), 0.0)
     core.beat(beat(boot="new"), 1.0)
     core.beat(beat(boot="new", ready=False, holds=holding(key(1))), 1.1)
-    owed = core.groups.owed()
+    owed = run_of(core).groups.owed()
     for n in range(8):
         late = core.beat(beat(boot="old", ready=False, built=0, build_failures=n, phase="booting"), 1.2)
         assert (late.boot, late.leave, late.assign, late.rebuild) == ("old", True, None, 0)
         order = core.beat(beat(boot="new", ready=False, holds=holding(key(1))), 1.3)
         assert (order.boot, order.held, order.drop, order.leave) == ("new", key(1), False, False)
     assert core.changes == []
-    assert core.groups.owed() == owed == [(key(0), Outcome.WORKER_LOST)]
+    assert run_of(core).groups.owed() == owed == [(key(0), Outcome.WORKER_LOST)]
     assert core.roster.workers["w0"].heard_at == 1.3
     assert sum(core.ignored.values()) == 8
 
@@ -66,7 +67,7 @@ def test_beats_of_a_replaced_process_do_not_keep_a_worker_alive() -> None:
     core.beat(beat(boot="new", ready=False, holds=holding(key(1))), 0.0)
     core.beat(beat(boot="old", ready=False), SILENCE_S)
     core.tick(SILENCE_S + 1)
-    assert (key(1), Outcome.WORKER_LOST) in core.groups.owed()
+    assert (key(1), Outcome.WORKER_LOST) in run_of(core).groups.owed()
 
 
 @pytest.mark.parametrize("heard", [True, False])
@@ -79,11 +80,11 @@ def test_a_run_that_no_worker_works_on_stops(heard: bool) -> None:
         core.beat(beat(), begun)
     feed(core, now=begun)
     core.tick(begun + LIFELESS_S)
-    assert core.state == "running"
+    assert run_of(core).state == "running"
     core.tick(begun + LIFELESS_S + 1)
-    assert core.state in ("stopping", "stopped")
-    assert core.reason == f"no worker was heard for {LIFELESS_S:.0f} s: see the workers' logs"
-    assert all(outcome is Outcome.WORKER_LOST for _, outcome in core.groups.owed()), "nothing is skipped"
+    assert run_of(core).state in ("stopping", "stopped")
+    assert run_of(core).reason == f"no worker was heard for {LIFELESS_S:.0f} s: see the workers' logs"
+    assert all(outcome is Outcome.WORKER_LOST for _, outcome in run_of(core).groups.owed()), "nothing is skipped"
 
 
 def test_a_run_with_one_worker_left_goes_on() -> None:
@@ -95,7 +96,7 @@ def test_a_run_with_one_worker_left_goes_on() -> None:
     for now in range(0, 2 * int(LIFELESS_S), 10):
         core.beat(beat("w1", ready=False), float(now))
         core.tick(float(now))
-    assert core.state == "running"
+    assert run_of(core).state == "running"
 
 
 def test_a_stopping_run_whose_last_try_is_graded_is_finished() -> None:
@@ -107,11 +108,11 @@ def test_a_stopping_run_whose_last_try_is_graded_is_finished() -> None:
     core.beat(held, 0.0)
     core.stop("asked", 1.0)
     core.tick(1.0)
-    assert core.state == "stopping"
+    assert run_of(core).state == "stopping"
     feed(core, (key(0), Outcome.GRADED, Status.OK), now=2.0)
-    assert core.state == "finished"
+    assert run_of(core).state == "finished"
     core.tick(1.0 + GRADING_GRACE_S)
-    assert core.state == "finished"
+    assert run_of(core).state == "finished"
     assert core.beat(beat(stored=key(0)), 3.0).leave
 
 
@@ -121,9 +122,9 @@ def test_a_stopped_run_stays_stopped() -> None:
     feed(core)
     core.stop("asked", 1.0)
     core.tick(1.0)
-    assert core.state == "stopped"
+    assert run_of(core).state == "stopped"
     feed(core, (key(0), Outcome.GRADED, Status.OK), now=2.0)
-    assert (core.state, core.rows["ok"]) == ("stopped", 1)
+    assert (run_of(core).state, run_of(core).rows["ok"]) == ("stopped", 1)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.STOPPED, Outcome.NOT_STARTED])
@@ -137,10 +138,10 @@ def test_tries_that_were_not_run_to_their_end_say_nothing_of_the_desktops(outcom
         feed(core, (key(0, group=f"t{2 * i + 1}"), outcome, status))
     for i in range(30, 30 + FAILURE_WINDOW - 12):
         feed(core, (key(0, group=f"t{i}"), Outcome.GRADED, Status.OK))
-    assert core.state == "running", "19 tries are no window yet"
+    assert run_of(core).state == "running", "19 tries are no window yet"
     feed(core, (key(0, group="t59"), Outcome.GRADED, Status.OK))
-    assert core.state == "stopping"
-    assert core.reason == f"11 of the last {FAILURE_WINDOW} tries failed on the desktop"
+    assert run_of(core).state == "stopping"
+    assert run_of(core).reason == f"11 of the last {FAILURE_WINDOW} tries failed on the desktop"
 
 
 def test_a_worker_whose_desktop_is_out_is_told_to_leave() -> None:

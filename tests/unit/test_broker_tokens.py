@@ -9,7 +9,7 @@ from legato_rl.broker.core import Core
 from legato_rl.broker.roster import SILENCE_S
 from legato_rl.broker.tokens import BootTokens
 from legato_rl.config import PolicyConfig, Settings
-from legato_rl.wire import Beat
+from legato_rl.wire import Beat, PolicyName
 
 
 def test_turns_come_in_the_order_of_asking() -> None:
@@ -69,7 +69,7 @@ def beat(worker: str, boot_ask: int, boot: str = "1") -> Beat:
 
 def test_the_brokers_orders_say_it() -> None:
     """With the answer to the beat; what a worker that is gone or out held goes to the next."""
-    core = Core("r", Settings(policy=PolicyConfig("fake", "m"), max_booting=1, desktops=4), [], False, now=0.0)
+    core = Core(4, 1, PolicyName(model="m", version="0"), once=True, restarted=False, now=0.0)
     assert core.beat(beat("w0", 1), 0.0).may_boot == 1
     assert core.beat(beat("w1", 1), 0.0).may_boot == 0
     assert core.beat(beat("w2", 1), 0.0).may_boot == 0

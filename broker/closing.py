@@ -1,0 +1,89 @@
+"""What is left to do for a run of a service that is over? SHELL: its folder is closed, its end and its summary are written."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Thread
+
+from legato_rl.broker.core import Core
+from legato_rl.broker.run import Run
+from legato_rl.broker.told import Told
+from legato_rl.clock import Clock, iso
+from legato_rl.errors import LegatoError
+from legato_rl.export.profile import write_summary
+from legato_rl.rundir import RunDir
+from legato_rl.service import ServiceDir, ServiceFile
+from legato_rl.wire import CloseRun
+
+log = logging.getLogger("legato_rl.broker")
+
+MOST_KEPT = 16
+"""Runs that are over and whose events and counts are still told."""
+
+
+@dataclass
+class Closing:
+    """The runs that are over. A `collect` of its own closes its one run itself."""
+
+    core: Core
+    root: ServiceDir
+    service: ServiceFile
+    told: Told
+    clock: Clock
+    closed: set[str] = field(default_factory=set)
+    """Runs whose folder is closed and whose end is written."""
+    _summaries: list[Thread] = field(default_factory=list)
+
+    def due(self) -> Iterator[CloseRun]:
+        """What is to be asked of the sink, until it has answered."""
+        if not self.service.once:
+            for run in self.core.runs.values():
+                if run.over and run.run_id not in self.closed and not self.core.held(run.run_id):
+                    yield CloseRun(run=run.run_id)
+
+    def done(self, run_id: str) -> None:
+        """The sink has closed a run's folder."""
+        run = self.core.runs.get(run_id)
+        if run is None or not run.over or run_id in self.closed:
+            return
+        folder = self.root.run(run_id, self.service)
+        try:
+            folder.write_end(run.state, run.reason, iso(self.clock.wall()))
+        except OSError as error:
+            log.error("%s cannot be written (%s): it is tried again", folder.end, error.strerror)
+            return
+        log.info("%s is %s", run_id, run.state)
+        self.closed.add(run_id)
+        self.told.forget(run_id)
+        self._sum_up(folder)
+        self._forget_old()
+
+    def reopened(self, run: Run) -> None:
+        """A run that was over goes on."""
+        self.closed.discard(run.run_id)
+
+    @property
+    def all_done(self) -> bool:
+        """Whether every run is over and closed."""
+        self._summaries = [thread for thread in self._summaries if thread.is_alive()]
+        return not self._summaries and all(run.over and name in self.closed for name, run in self.core.runs.items())
+
+    def _forget_old(self) -> None:
+        over = [run_id for run_id in self.core.runs if run_id in self.closed]
+        for run_id in over[:-MOST_KEPT]:
+            self.core.forget(run_id)
+            self.closed.discard(run_id)
+
+    def _sum_up(self, folder: RunDir) -> None:
+        # A large run takes seconds to read, and the other runs' workers beat meanwhile.
+        def summarise() -> None:
+            try:
+                write_summary(folder.root)
+            except (LegatoError, OSError) as error:
+                log.error("%s cannot be written: %s", folder.summary, error)
+
+        thread = Thread(target=summarise, name=f"summary-{folder.root.name}")
+        thread.start()
+        self._summaries.append(thread)

@@ -1,0 +1,259 @@
+"""What does the broker do when a trainer asks? Each ask of socket `control`, to the core and to state.json; holds no rule.
+
+An ask that cannot be granted raises LegatoError or ValueError with the sentence that its asker gets, and has changed
+nothing. One that comes again under its id is answered alike and does nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from legato_rl.broker.core import Core
+from legato_rl.broker.folders import open_run, reopen
+from legato_rl.broker.policies import EVERY
+from legato_rl.broker.run import Run
+from legato_rl.broker.submission import accept
+from legato_rl.broker.told import Told
+from legato_rl.clock import Clock
+from legato_rl.errors import ConfigError
+from legato_rl.frames import Message
+from legato_rl.service import ServiceDir, ServiceFile, origin
+from legato_rl.wire import (
+    Accepted,
+    CancelAsk,
+    DesktopOut,
+    DesktopsAsk,
+    DrainAsk,
+    Events,
+    EventsAsk,
+    GroupCounts,
+    InflightAsk,
+    PauseAsk,
+    PolicyAsk,
+    ProxyOrder,
+    ResumeAsk,
+    RunBrief,
+    RunStatus,
+    ShutdownAsk,
+    StatusAsk,
+    StopAsk,
+    Submit,
+    Submitted,
+)
+
+SHUTDOWN = "the service was shut down"
+NO_GROUPS = GroupCounts(total=0, closed=0, short=0, open=0)
+
+
+@dataclass
+class Control:
+    """A service's control. `number` is that of the last order to the proxy; it begins anywhere, so that none is repeated."""
+
+    core: Core
+    root: ServiceDir
+    service: ServiceFile
+    told: Told
+    clock: Clock
+    number: int
+    _order: ProxyOrder | None = None
+
+    def __post_init__(self) -> None:
+        self._apply()
+
+    def answer(self, ask: Message) -> Message:
+        """Carry an ask out and answer it."""
+        match ask:
+            case StatusAsk(id=id_, run=run):
+                return self.status(id_, run)
+            case EventsAsk():
+                return self.events(ask)
+            case StopAsk(id=id_, reason=reason, run=run):
+                self._stop(run, reason)
+                return self.status(id_, "" if run == EVERY else run)
+            case DesktopOut(id=id_, desktop=desktop, reason=reason):
+                self.core.lost_desktop(desktop, reason)
+                return self.status(id_, "")
+            case Submit():
+                return self._submit(ask)
+        id_ = str(getattr(ask, "id", ""))
+        if id_ not in self.told.answered:
+            self._carry_out(ask)()
+            self.told.answer(id_)
+            self.save()
+        return Accepted(id=id_)
+
+    def _carry_out(self, ask: Message) -> Callable[[], None]:
+        """What an ask does, checked; the rest cannot fail."""
+        told = self.told
+        match ask:
+            case PauseAsk(mode=mode):
+                return lambda: setattr(told, "pause", mode)
+            case ResumeAsk():
+                return lambda: (setattr(told, "pause", None), setattr(told, "draining", False))[0]
+            case DrainAsk():
+                return lambda: setattr(told, "draining", True)
+            case InflightAsk(max_inflight=most):
+                return lambda: (setattr(told, "max_inflight", most), setattr(told, "bounded", True))[0]
+            case DesktopsAsk(change=change):
+                desktops = self._desktops(change)
+                return lambda: setattr(told, "desktops", desktops)
+            case PolicyAsk():
+                return self._policy(ask)
+            case CancelAsk():
+                return self._cancel(ask)
+            case ShutdownAsk():
+                return self._shutdown
+        raise TypeError(f"the broker takes no {type(ask).__name__} from a trainer: see docs/protocol.md")
+
+    def save(self) -> None:
+        """Keep what was told for the next broker, and have the core obey it."""
+        self.told.policies, self.told.default = self.core.policies.names, self.core.policies.default
+        self.told.out = {worker.name: worker.out for worker in self.core.roster.workers.values() if worker.out}
+        self.told.save(self.root.state)
+        self._apply()
+
+    def _apply(self) -> None:
+        self.core.desktops = self.service.settings.desktops if self.told.desktops is None else self.told.desktops
+        self.core.holding = self.told.pause is not None or self.told.draining
+
+    # --- asks --------------------------------------------------------------------------------------------------------
+
+    def _submit(self, ask: Submit) -> Submitted:
+        if self.told.leaving:
+            raise ConfigError("the service is shutting down: submit the run when it is up again")
+        if ask.resume:
+            folder = reopen(ask, self.root, self.service, self.core, self.told)
+        else:
+            folder = accept(ask, self.root, self.service, self.core.policies.default, self.clock)
+        if folder.root.name not in self.core.runs and folder.load_end() is None:
+            self.core.begin(open_run(folder, self.told))
+            self.save()
+        return Submitted(id=ask.id, run=folder.root.name, folder=str(folder.root))
+
+    def _stop(self, name: str, reason: str) -> None:
+        runs = self.core.live() if name == EVERY else [self._run(name)]
+        fresh = [run for run in runs if run.state == "running"]
+        for run in fresh:
+            run.stop(reason, self.clock.monotonic())
+            self.told.stopping[run.run_id] = reason
+        if fresh:
+            self.save()
+
+    def _shutdown(self) -> None:
+        self.told.leaving = True
+        self._stop(EVERY, SHUTDOWN)
+
+    def _cancel(self, ask: CancelAsk) -> Callable[[], None]:
+        run = self._run(ask.run)
+        attempts = run.attempts_named(ask.group, ask.task, ask.attempt)
+
+        def cancel() -> None:
+            for group, number in attempts:
+                run.groups.cancel(group, number)
+            kept = self.told.cancelled.setdefault(run.run_id, [])
+            kept += [attempt for attempt in attempts if attempt not in kept]
+
+        return cancel
+
+    def _desktops(self, change: int) -> int:
+        desktops, most = self.core.desktops + change, self.service.most_desktops
+        if not 0 <= desktops <= most:
+            raise ValueError(f"change is {change}: {desktops} desktops would work, and the service has processes for {most}")
+        return desktops
+
+    def _policy(self, ask: PolicyAsk) -> Callable[[], None]:
+        if ask.run != EVERY:
+            self._run(ask.run)
+        name = ask.run or self._run("").run_id
+        if not (ask.model or ask.version or ask.url):
+            raise ValueError("model, version and url are all empty: name what is to change")
+        if ask.url and ask.when != "paused":
+            raise ValueError("url can only change while the service is paused: leave `when` at `paused`")
+        if ask.url and not ask.url.endswith("/v1"):
+            raise ValueError("url must end in /v1, as in http://127.0.0.1:8000/v1")
+        if ask.url and origin(ask.url) not in self.service.origins:
+            raise ValueError(f"url is of {origin(ask.url)}: this service may only call {', '.join(self.service.origins)}")
+        if ask.when == "paused" and not self.stands_still():
+            raise ValueError("model calls do not stand still: pause first and wait for it, or set `when` to `new`")
+
+        def set_policy() -> None:
+            self.core.policies.set(name, ask.model, ask.version, only_new=ask.when == "new")
+            self.told.url = ask.url or self.told.url
+
+        return set_policy
+
+    # --- what is told ------------------------------------------------------------------------------------------------
+
+    def stands_still(self) -> bool:
+        """Whether no model call is under way and none will be before a resume."""
+        proxy = self.core.proxy
+        heard = proxy is not None and proxy.order == self.proxy_order("").number
+        return heard and proxy is not None and proxy.state == "paused" and proxy.running == 0
+
+    def proxy_order(self, boot: str) -> ProxyOrder:
+        """How the proxy is to make its calls now."""
+        told = self.told
+        runs = {run.run_id: run.settings for run in self.core.live()}
+        order = ProxyOrder(
+            boot="",
+            number=self.number,
+            url=told.url or self.service.settings.policy.url,
+            policies=self.core.policies.told(runs),
+            max_inflight=told.max_inflight if told.bounded else self.service.settings.max_inflight,
+            pause=told.pause,
+            leave=self.core.leaving,
+        )
+        if order != self._order:
+            self.number += 1
+            self._order = order.model_copy(update={"number": self.number})
+        assert self._order is not None
+        return self._order.model_copy(update={"boot": boot})
+
+    def status(self, id_: str, name: str) -> RunStatus:
+        """Where a run stands, and what all runs share."""
+        core, proxy = self.core, self.core.proxy
+        run = self._run(name) if name or core.runs else None
+        live = core.live()
+        state = proxy.state if proxy else "unknown"
+        if state == "paused" and not self.stands_still() and proxy is not None and proxy.running == 0:
+            state = "unknown"
+        return RunStatus(
+            id=id_,
+            run=run.run_id if run else "",
+            state=run.state if run else "none",
+            reason=run.reason if run else "",
+            groups=run.group_counts() if run else NO_GROUPS,
+            rows=dict(run.rows) if run else {},
+            attempts_total=len(run.tasks) * run.settings.attempts if run else 0,
+            attempts_ended=run.attempts_ended if run else 0,
+            desktops=core.desktop_counts(),
+            policy=state,
+            policy_message=proxy.message if proxy else "",
+            sink_message=run.trouble if run else "",
+            queued=proxy.queued if proxy else 0,
+            running=proxy.running if proxy else 0,
+            version=core.policies.current(run.run_id).version if run else core.policies.default.version,
+            paused=self.told.pause,
+            draining=self.told.draining,
+            events=len(run.happenings.events) if run else 0,
+            runs=[self._brief(one) for one in live],
+        )
+
+    def events(self, ask: EventsAsk) -> Events:
+        """A run's events after a number, as many as there are."""
+        run = self._run(ask.run)
+        happened = run.happenings
+        return Events(id=ask.id, run=run.run_id, events=happened.after(ask.after, ask.limit), last=len(happened.events))
+
+    def _brief(self, run: Run) -> RunBrief:
+        version = self.core.policies.current(run.run_id).version
+        return RunBrief(run=run.run_id, state=run.state, priority=run.priority, version=version, groups=run.group_counts())
+
+    def _run(self, name: str) -> Run:
+        """The run of that id; the one that was submitted last for "". ValueError where there is none."""
+        if name == "" and self.core.runs:
+            return next(reversed(self.core.runs.values()))
+        if name not in self.core.runs:
+            raise ValueError(f"run is {name!r:.100}: it is not here now; if it has ended, its folder has all that there is")
+        return self.core.runs[name]
