@@ -100,6 +100,8 @@ def _messages() -> list[str]:
         page.append(f"## {title}\n" + (f"\n{_arrows(who)[:1].upper()}{_arrows(who)[1:]}.\n" if who else ""))
         for kind in (kind for kind in _classes(module) if issubclass(kind, Message)):
             who, _, text = _doc(kind).partition(": ")
+            if kind.__name__ not in golden:
+                sys.exit(f"{GOLDEN.name} has no {kind.__name__}: add one to tests/wire_examples.py, and run that")
             example = _example(kind, bytes.fromhex(golden[kind.__name__]))
             page.append(f"### {kind.__name__}\n\n**{_arrows(who)}**: {text}\n\n{_fields(kind)}\n{example}")
     page.append("## Parts\n\nMaps inside of messages.\n")

@@ -37,6 +37,7 @@ from legato_rl.wire import (
     GroupCounts,
     Holding,
     InflightAsk,
+    Leave,
     Order,
     PauseAsk,
     PolicyAsk,
@@ -138,6 +139,7 @@ EXAMPLES: list[Message] = [
     ),
     CloseRun(run="r1"),
     RunClosed(run="r1"),
+    Leave(),
     PutDesktopEvent(run="r1", id="e1", desktop="d1", event="out", at=AT, reason="3 rebuilds failed"),
     DesktopEventStored(run="r1", id="e1"),
     Submit(

@@ -113,7 +113,7 @@ def test_no_socket_is_open_to_everybody(address: str, keys: Path) -> None:
             context.server("control", address)
         with pytest.raises(ConfigError, match="keys is missing: control at tcp://"):
             context.client("control", address)
-        with pytest.raises(ConfigError, match="orders is at 'tcp://.*': only control may be elsewhere than at ipc://"):
+        with pytest.raises(ConfigError, match=r"orders is at 'tcp://.*': only control may be elsewhere than at ipc://"):
             context.server("orders", address, keys)
 
 
@@ -122,7 +122,7 @@ def test_no_socket_is_open_to_everybody(address: str, keys: Path) -> None:
 )
 def test_an_address_that_is_none(text: str) -> None:
     """Named, with one that is right."""
-    with pytest.raises(ConfigError, match="it must be tcp://HOST:PORT, as in tcp://127.0.0.1:5555"):
+    with pytest.raises(ConfigError, match="it must be tcp://HOST:PORT, as in tcp://127"):
         tcp_address(text)
 
 

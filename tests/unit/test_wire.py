@@ -75,14 +75,14 @@ def test_random_frames_raise_only_wire_errors(frames: list[bytes]) -> None:
         decode(frames)
 
 
-@given(st.sampled_from(sorted(KINDS)), st.binary(max_size=80))
+@given(st.sampled_from(sorted(kind for kind, message in KINDS.items() if message.model_fields)), st.binary(max_size=80))
 def test_random_bodies_raise_only_wire_errors(kind: bytes, body: bytes) -> None:
-    """Every message has a field without a default, so that no random bytes are one."""
+    """Every message that has fields has one without a default, so that no random bytes are one."""
     with pytest.raises(WireError):
         decode([WIRE_VERSION, kind, body])
 
 
-@given(st.sampled_from(EXAMPLES), st.data())
+@given(st.sampled_from([message for message in EXAMPLES if type(message).model_fields]), st.data())
 def test_fields_of_wrong_types_raise_only_wire_errors(message: Message, data: st.DataObject) -> None:
     """One field of a good message is replaced by anything: it is read as a message or refused."""
     version, kind, body = encode(message)
