@@ -178,6 +178,8 @@ class Groups:
         attempt = self.attempt(key)
         if attempt is not None and attempt.apply(Event.DROPPED):
             self.groups[key.group].queue.appendleft(key.attempt)
+            if attempt.cancelled:
+                self.cancel(key.group, key.attempt)
 
     def cancel(self, group_id: str, number: int) -> None:
         """End an attempt for good: one that waits is skipped, one that runs is to stop (`stop_of`), one that ended stands."""

@@ -172,6 +172,8 @@ class Run:
             self.ignored[str(error)] += 1
             return
         self.happenings.row(row, self.groups.groups[row.key.group])
+        if self.groups.ended:
+            self.happenings.finished()
         # A run that goes on begins with a clean slate, whatever stopped it.
         if self.loaded and row.outcome not in (Outcome.NOT_STARTED, Outcome.STOPPED):
             self._window.append(row.outcome in DESKTOP_OUTCOMES)
@@ -179,7 +181,6 @@ class Run:
     def _settle(self, now: float) -> None:
         if self.state in ("running", "stopping") and self.loaded and self.groups.ended:
             self.state = "finished"
-            self.happenings.finished()
         failed = sum(self._window)
         if len(self._window) == FAILURE_WINDOW and failed > self.settings.stop_failure_share * FAILURE_WINDOW:
             self.stop(f"{failed} of the last {FAILURE_WINDOW} tries failed on the desktop", now)

@@ -40,6 +40,7 @@ def test_every_attempt_ends_once_in_any_order(data: st.DataObject, group: int, e
     sink = Sink(group if first else n, retries)
     held: list[RolloutKey] = []
     zombies: list[RolloutKey] = []  # declared lost, still working
+    cancelled: set[tuple[str, int]] = set()
     seen: set[RolloutKey] = set()
 
     def stored(key: RolloutKey, outcome: Outcome) -> None:
@@ -50,15 +51,16 @@ def test_every_attempt_ends_once_in_any_order(data: st.DataObject, group: int, e
     for _ in range(400):
         if groups.ended:
             break
-        move = data.draw(st.sampled_from(["take", "finish", "lose", "drop", "owed", "zombie"]))
+        move = data.draw(st.sampled_from(["take", "finish", "lose", "drop", "owed", "zombie", "cancel"]))
         if move == "take" and (key := groups.take()) is not None:
             assert key not in sink.rows, "a stored key is never handed out again"
+            assert (key.group, key.attempt) not in cancelled, "nothing that was cancelled is begun"
             assert key.try_ == 0 or RolloutKey(run="r", group=key.group, attempt=key.attempt, try_=key.try_ - 1) in sink.rows
             held.append(key)
             seen.add(key)
         elif move == "finish" and held:
             key = held.pop(data.draw(st.integers(0, len(held) - 1)))
-            reason = Outcome.STOPPED if groups.is_closed(key.group) else None
+            reason = Outcome.STOPPED if groups.stop_of(key) else None
             stored(key, reason or data.draw(st.sampled_from([o for o in WORKER_OUTCOMES if o is not Outcome.STOPPED])))
         elif move == "lose" and held:
             key = held.pop(0)
@@ -72,6 +74,10 @@ def test_every_attempt_ends_once_in_any_order(data: st.DataObject, group: int, e
                 stored(key, outcome)
         elif move == "zombie" and zombies:
             stored(zombies.pop(), Outcome.GRADED)
+        elif move == "cancel" and data.draw(st.integers(0, 9)) == 0:
+            cancelled.add((data.draw(st.sampled_from(["a", "b"])), data.draw(st.integers(0, n - 1))))
+            for name, number in cancelled:
+                groups.cancel(name, number)
     else:
         # The luck of the draw kept losing them: finish in an orderly way.
         while not groups.ended:
@@ -148,6 +154,39 @@ def test_an_unknown_pair_raises_and_changes_nothing(state: State, event: Event) 
     with pytest.raises(UnknownTransition, match=event.value):
         attempt.apply(event)
     assert attempt.state is state
+
+
+def test_a_cancelled_attempt_is_skipped_or_stopped() -> None:
+    """One that waits owes a row, one that runs is to stop and is not tried again, one that ended stands."""
+    groups = Groups("r", 2, 2)
+    groups.add("a", 3)
+    done, running = groups.take(), groups.take()
+    assert done is not None
+    assert running is not None
+    groups.stored(done, Outcome.GRADED, Status.OK)
+    for number in range(3):
+        groups.cancel("a", number)
+        groups.cancel("a", number)
+    waiting = RolloutKey(run="r", group="a", attempt=2, try_=0)
+    assert groups.owed() == [(waiting, Outcome.NOT_STARTED)]
+    assert (groups.stop_of(running), groups.stop_of(waiting)) == ("asked", "asked")
+    groups.stored(running, Outcome.DESKTOP_FAILED, Status.RETRIED)
+    assert groups.owed() == [(running.next_try(), Outcome.NOT_STARTED), (waiting, Outcome.NOT_STARTED)]
+    assert groups.take() is None
+    for key, outcome in groups.owed():
+        groups.stored(key, outcome, Status.SKIPPED)
+    assert groups.ended
+    assert not groups.is_closed("a")
+
+
+def test_an_error_that_is_tried_again() -> None:
+    """Its attempt goes on with its next try, first in its group."""
+    groups = Groups("r", 2, 2)
+    groups.add("a", 2)
+    failed = groups.take()
+    assert failed is not None
+    groups.stored(failed, Outcome.EVALUATOR_FAILED, Status.ERROR, again=True)
+    assert groups.take() == failed.next_try()
 
 
 def test_rows_of_nobody_raise() -> None:
