@@ -19,6 +19,7 @@ COMMANDS = {
     "probe": ("legato_rl.cli.probe:probe_command", "Show what a model server offers, and what training needs of it."),
     "export": ("legato_rl.cli.export:export", "Write a run's steps as training samples."),
     "profile": ("legato_rl.cli.profile:profile", "Sum a run up: statuses, time, errors, tokens."),
+    "verify": ("legato_rl.cli.verify:verify", "Prove that a run folder is true, from its files alone."),
     "doctor": ("legato_rl.cli.doctor:doctor", "Say what this machine lacks for a run, and what to do."),
     "desktop": ("legato_rl.cli.desktop:desktop", "Make the image of the container desktop."),
     "reap": ("legato_rl.cli.desktop:reap", "Remove the containers that dead workers left."),

@@ -1,0 +1,101 @@
+"""What do the run's small files say? Those that are read whole: run.json, tasks.jsonl, end.json, desktops.jsonl. DISK."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from legato_rl.bad_input import one_sentence, told
+from legato_rl.errors import RecordError
+from legato_rl.export.instants import instant
+from legato_rl.export.reader import load_desktop_events
+from legato_rl.records import is_id
+from legato_rl.rundir import RUN_SCHEMA, RunDir, RunFile, TaskSpec
+from legato_rl.verify.report import Report
+
+END_STATES = ("finished", "stopped", "interrupted")
+EVENTS = ("rebuilt", "out")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for: the run's settings, and its tasks by group."""
+
+    file: RunFile
+    tasks: Mapping[str, TaskSpec]
+
+
+def read_asked(run: RunDir, report: Report) -> Asked | None:
+    """`run.json` and `tasks.jsonl`; None where one is damaged, which is then told. ConfigError where there is no run."""
+    try:
+        file = run.load_run()
+        if file.schema_ != RUN_SCHEMA or not is_id(file.run_id):
+            raise RecordError(f"it is of run {file.run_id!r:.80} in the format {file.schema_!r:.80}")
+    except RecordError as error:
+        report.fault("run-file", "run.json", str(error))
+        return None
+    try:
+        return Asked(file, _tasks(run))
+    except RecordError as error:
+        report.fault("tasks-file", "tasks.jsonl", str(error))
+        return None
+
+
+def _tasks(run: RunDir) -> dict[str, TaskSpec]:
+    """The tasks by group. RecordError where they are not what a run can have."""
+    try:
+        tasks = run.load_tasks()
+    except OSError as error:
+        raise RecordError(f"it cannot be read ({error.strerror})") from None
+    except ValidationError as error:
+        raise RecordError(one_sentence(error)) from None
+    by_group = {task.group_id: task for task in tasks}
+    if not tasks or len(by_group) < len(tasks):
+        raise RecordError(f"it has {len(tasks)} tasks in {len(by_group)} groups")
+    ids = [word for task in tasks for word in (task.group_id, task.task_id)]
+    wrong = next((word for word in ids if not is_id(word)), None)
+    if wrong is not None:
+        raise RecordError(f"{wrong!r:.80} is no id")
+    return by_group
+
+
+def read_end(run: RunDir, report: Report) -> str | None:
+    """How the run ended: a word of END_STATES; None where it did not, or where that cannot be read, which is told."""
+    try:
+        end: Any = run.load_end()
+        if end is None:
+            return None
+        if not isinstance(end, dict) or end.get("state") not in END_STATES or not isinstance(end.get("reason"), str):
+            raise RecordError(f"it must have a state ({', '.join(END_STATES)}) and a reason")
+        instant(str(end.get("at")))
+    except RecordError as error:
+        report.fault("end-file", "end.json", str(error))
+        return None
+    return str(end["state"])
+
+
+def check_events(run: RunDir, report: Report) -> None:
+    """The lines of `desktops.jsonl`. A torn last one was never acknowledged and is none."""
+    try:
+        events = load_desktop_events(run)
+    except RecordError as error:
+        report.fault("desktop-events", "desktops.jsonl", str(error))
+        return
+    seen: set[str] = set()
+    for number, event in enumerate(events, start=1):
+        fault = _event_fault(event, seen)
+        if fault:
+            report.fault("desktop-events", f"desktops.jsonl:{number}", fault)
+        seen.add(str(event.get("id")))
+
+
+def _event_fault(event: dict[str, Any], seen: set[str]) -> str | None:
+    for name in ("id", "desktop", "at", "reason"):
+        if not isinstance(event.get(name), str):
+            return f"{name} is {told(event.get(name))}: it must be text"
+    if event.get("event") not in EVENTS:
+        return f"event is {told(event.get('event'))}: it must be one of {', '.join(EVENTS)}"
+    return f"id is {told(event['id'])}, as in an earlier line" if event["id"] in seen else None

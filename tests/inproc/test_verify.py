@@ -1,0 +1,222 @@
+"""Does `verify` call a true folder true, and notes what is no fault? What it finds in damaged ones: test_verify_damage.py."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from true_folder import STARTED, TrueFolder, make_eventful, make_spotless
+
+from legato_rl.cli.main import legato_rl
+from legato_rl.errors import ExitCode, RecordError
+from legato_rl.export.profile import write_summary
+from legato_rl.records import Outcome, Status
+from legato_rl.verify import CODES, examine, verify
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "verify.md"
+
+
+def rows(folder: TrueFolder) -> list[bytes]:
+    """The lines of the rows."""
+    return folder.run.rollouts.read_bytes().splitlines(keepends=True)
+
+
+def contents(root: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file with its bytes and its time of change."""
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in root.rglob("*") if path.is_file()}
+
+
+def test_the_eventful_folder_has_every_outcome_and_status(tmp_path: Path) -> None:
+    """The folder that damages are done to is no narrow one."""
+    parsed = [json.loads(line) for line in rows(make_eventful(tmp_path / "run"))]
+    assert {row["outcome"] for row in parsed} == {outcome.value for outcome in Outcome}
+    assert {row["status"] for row in parsed} == {status.value for status in Status}
+
+
+@pytest.mark.parametrize("make", [make_eventful, make_spotless])
+def test_a_true_folder(tmp_path: Path, make: Callable[[Path], TrueFolder]) -> None:
+    """No fault, everything looked at, nothing changed."""
+    folder = make(tmp_path / "run")
+    before = contents(folder.run.root)
+    report = examine(folder.run.root, "sk-0123456789")
+    assert report.faults == []
+    assert report.rows == len(rows(folder))
+    assert report.steps == sum(len(json.loads(line)["steps"]) for line in rows(folder))
+    assert report.messages == len(list(folder.run.messages.iterdir()))
+    assert report.images == len(list(folder.run.images.iterdir()))
+    assert contents(folder.run.root) == before
+
+
+def test_what_tries_left_behind_is_a_note(tmp_path: Path) -> None:
+    """Where a try was cut or failed, blobs without a row are counted; in a spotless run there is nothing to note."""
+    eventful = make_eventful(tmp_path / "eventful")
+    (eventful.run.images / ".part").write_bytes(b"\x89PNG")
+    eventful.image(77)
+    (note,) = examine(eventful.run.root).notes
+    assert re.fullmatch(r"files in messages/ and images/ of tries that were cut: \d+", note)
+    assert examine(make_spotless(tmp_path / "spotless").run.root).notes == []
+
+
+@pytest.mark.parametrize("log", [STARTED * 2, None])
+def test_a_resumed_run_may_have_blobs_without_a_row(tmp_path: Path, log: str | None) -> None:
+    """A try that was dropped before the resume left them; so it may be where the log is not there to tell."""
+    folder = make_spotless(tmp_path / "run")
+    folder.image(77)
+    assert [fault.code for fault in verify(folder.run.root)] == ["blob-orphan"]
+    path = folder.run.logs / "supervisord.log"
+    path.unlink()
+    if log:
+        path.write_text(log)
+    report = examine(folder.run.root)
+    assert (report.faults, report.notes) == ([], ["files in messages/ and images/ of tries that were cut: 1"])
+
+
+def test_a_run_that_was_cut(tmp_path: Path) -> None:
+    """Without its end, with a torn row and without a summary: notes, and what is there is true."""
+    folder = make_eventful(tmp_path / "run")
+    folder.run.end.unlink()
+    folder.run.summary.unlink()
+    lines = rows(folder)
+    folder.run.rollouts.write_bytes(b"".join(lines[:-2]) + lines[-2][:-1])
+    report = examine(folder.run.root)
+    # It has rollouts of a group whose rows are not there any more.
+    assert {fault.code for fault in report.faults} == {"export-differs"}
+    (folder.run.root / "train.jsonl").unlink()
+    report = examine(folder.run.root)
+    assert report.faults == []
+    assert f"rollouts.jsonl:13: {len(lines[-2]) - 1} bytes of a torn row, which was never acknowledged" in report.notes
+    assert "unfinished: 2 of 12 attempts" in report.notes
+
+
+def test_a_torn_row_may_have_its_newline(tmp_path: Path) -> None:
+    """A crash of the machine leaves such a tail; the sink and every reader take it for torn, and so does verify."""
+    folder = make_spotless(tmp_path / "run")
+    with folder.run.rollouts.open("ab") as file:
+        file.write(b'{"schema":\0\0\0\n')
+    report = examine(folder.run.root)
+    assert report.faults == []
+    assert [note.partition(":")[0] for note in report.notes] == ["rollouts.jsonl"]
+
+
+def test_a_summary_that_told_of_a_torn_row(tmp_path: Path) -> None:
+    """Its notice names a path, and the next start of the sink cuts the row: neither makes the summary false."""
+    folder = make_spotless(tmp_path / "run")
+    whole = folder.run.rollouts.read_bytes()
+    folder.run.rollouts.write_bytes(whole + b'{"torn')
+    write_summary(folder.run.root)
+    folder.run.rollouts.write_bytes(whole)
+    assert verify(folder.run.root.rename(tmp_path / "moved")) == []
+
+
+def test_a_run_that_goes_on(tmp_path: Path) -> None:
+    """A summary of an earlier stop is not compared, and blobs that came before their row are no orphans."""
+    folder = make_spotless(tmp_path / "run")
+    folder.run.end.unlink()
+    folder.run.summary.write_text("{}")
+    folder.image(77)
+    report = examine(folder.run.root)
+    assert report.faults == []
+    assert "summary.json was not compared: the run goes on, or was cut off" in report.notes
+
+
+def test_a_folder_without_rows_yet(tmp_path: Path) -> None:
+    """A run that was just started is true."""
+    folder = TrueFolder(tmp_path / "run", ["g"])
+    folder.run.rollouts.unlink()
+    report = examine(folder.run.root)
+    assert (report.faults, report.notes) == ([], ["unfinished: 3 of 3 attempts"])
+
+
+def test_an_error_may_be_run_again(tmp_path: Path) -> None:
+    """An attempt whose error was of kind env goes on where a resume was asked for that; one of kind policy does not."""
+    folder = TrueFolder(tmp_path / "run", ["g"])
+    folder.put("g", 0, Outcome.EVALUATOR_FAILED)
+    folder.put("g", 0, Outcome.GRADED, 1.0, try_=1)
+    assert verify(folder.run.root) == []
+    folder.put("g", 1, Outcome.POLICY_FAILED)
+    folder.put("g", 1, Outcome.GRADED, 1.0, try_=1)
+    assert [(fault.code, fault.where) for fault in verify(folder.run.root)] == [("attempt-order", "rollouts.jsonl:4")]
+
+
+def test_mixed_weight_versions_are_noted(tmp_path: Path) -> None:
+    """Rows whose steps came from more than one weight version of the server are counted."""
+    folder = TrueFolder(tmp_path / "run", ["g"])
+    for attempt, weights in enumerate((["a", "b"], ["a", None], ["a", "a"])):
+        draft = folder.draft("g", attempt, Outcome.GRADED, 1.0, steps=2)
+        steps = [
+            step.model_copy(update={"model": step.model.model_copy(update={"server_version": version})})
+            for step, version in zip(draft.steps, weights, strict=True)
+        ]
+        folder.append(draft.model_copy(update={"steps": steps}))
+    assert "rows that mix weight versions of the server: 1" in examine(folder.run.root).notes
+
+
+def test_another_version_of_the_package_is_noted(tmp_path: Path) -> None:
+    """What its rows have, or lack, is told as a fault; the note says why that may be."""
+    folder = TrueFolder(tmp_path / "run", ["g"])
+    folder.run.write_run(folder.run.load_run().model_copy(update={"legato_rl": "0.0.1"}))
+    assert examine(folder.run.root).notes[0].startswith("the run is of version 0.0.1, this is ")
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """The command says so in one sentence, and does not call the folder true."""
+    folder = make_spotless(tmp_path / "run")
+    folder.run.rollouts.unlink()
+    folder.run.rollouts.mkdir()
+    with pytest.raises(RecordError, match=r"rollouts\.jsonl cannot be read \(Is a directory\)"):
+        verify(folder.run.root)
+
+
+def test_steps_without_ids_are_true(tmp_path: Path) -> None:
+    """A server that gives no ids gives tokens as text, and no prompt ids."""
+    folder = TrueFolder(tmp_path / "run", ["g"])
+    draft = folder.draft("g", 0, Outcome.GRADED, 1.0, steps=2)
+    for index, step in enumerate(draft.steps):
+        response = step.response.model_copy(update={"token_ids": None, "tokens": ["a", "b"]})
+        request = step.request.model_copy(update={"prompt": None})
+        draft.steps[index] = step.model_copy(update={"response": response, "request": request})
+    folder.append(draft)
+    assert verify(folder.run.root) == []
+
+
+def test_the_key_is_taken_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the proxy takes it; a key that would be found by chance is not looked for, and that is said."""
+    folder = make_spotless(tmp_path / "run")
+    (folder.run.logs / "proxy.log").write_text("sent with sk-0123456789\n")
+    assert verify(folder.run.root) == []
+    monkeypatch.setenv("LEGATO_POLICY_KEY", "sk-0123456789")
+    assert [(fault.code, fault.where) for fault in verify(folder.run.root)] == [("key-found", "logs/proxy.log")]
+    report = examine(folder.run.root, "sk-0")
+    assert report.faults == []
+    assert any("shorter than 8 bytes" in note for note in report.notes)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """Exit code 0 and one word where the folder is true; 1 and a line per fault, or a JSON list; 2 where it is no run."""
+    folder = make_spotless(tmp_path / "run")
+    good = CliRunner().invoke(legato_rl, ["verify", str(folder.run.root)])
+    assert (good.exit_code, good.stdout) == (ExitCode.DONE, "")
+    assert good.stderr == "true: 6 rows, 7 steps, 4 messages and 3 images\n"
+    folder.run.summary.unlink()
+    bad = CliRunner().invoke(legato_rl, ["verify", str(folder.run.root), "--quiet"])
+    assert (bad.exit_code, bad.stderr) == (ExitCode.SHORT, "")
+    assert bad.stdout.startswith("summary.json: it is not there")
+    assert bad.stdout.endswith(f"[summary-missing: {CODES['summary-missing']}]\n")
+    listed = CliRunner().invoke(legato_rl, ["verify", str(folder.run.root), "--json"])
+    assert listed.exit_code == ExitCode.SHORT
+    (fault,) = json.loads(listed.stdout)
+    assert fault.keys() == {"code", "where", "message"}
+    assert (fault["code"], fault["where"]) == ("summary-missing", "summary.json")
+    none = CliRunner().invoke(legato_rl, ["verify", str(tmp_path)])
+    assert none.exit_code == ExitCode.BAD_INPUT
+    assert "is no run folder: it has no run.json" in none.stderr
+
+
+def test_the_page_lists_the_codes() -> None:
+    """docs/verify.md has every code once, in order, with the words that the command says."""
+    listed = re.findall(r"^\| `([a-z-]+)` \| (\S.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed == list(CODES.items())
