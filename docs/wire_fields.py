@@ -135,6 +135,7 @@ MEANINGS: dict[str, str] = {
     "gave_up": "the server was down for `--server-wait` seconds",
     "call": "which call",
     "CallPending.state": "where the call stands now",
+    "CallPending.taken": "names the time that the call was taken in; another one says that it was forgotten in between",
     "ProxyBeat.down_s": "seconds down since the last completion",
     "CallPending.down_s": "seconds the server was down",
     "queued_s": "seconds it waited for a slot",

@@ -29,6 +29,7 @@ Phase = Literal[
     "evaluate",
     "store",
     "closing",
+    "parked",
 ]
 """What a worker is doing; also the name of the phase in an error."""
 

@@ -148,6 +148,8 @@ class ModelUse(Record):
     """What a step's model call took. `seconds` is of the answered HTTP attempt.
 
     `queued_s` is the time in which no attempt was under way: waiting for a slot, the server down or full, the run paused.
+    `resampled` counts how often the call was asked anew since a proxy had ended, or forgotten it: what that one had sampled
+    is lost unseen.
     """
 
     seconds: float
@@ -158,6 +160,7 @@ class ModelUse(Record):
     cached_tokens: int | None
     version: str
     server_version: str | None
+    resampled: int = 0
 
 
 class ActionRecord(Record):

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from legato_rl.broker.proxy.calls import State
-from legato_rl.broker.proxy.core import Abort, Completed, Core, Forget, Order, Probe, Start, Tell
+from legato_rl.broker.proxy.core import Core
+from legato_rl.broker.proxy.orders import Abort, Completed, Forget, Order, Probe, Start, Tell
+from legato_rl.parts import PauseMode
 from legato_rl.policy.verdicts import Action, Verdict
 from legato_rl.prompt_ids import NO_HISTORY, PromptHistory
 from legato_rl.records import ModelUse, StepResponse
-from legato_rl.wire import CallAsk, CallFailed, CallId, CallReply
+from legato_rl.wire import CallAsk, CallFailed, CallId, CallReply, PolicyName, RunPolicy
+
+RUNS = ["a", "b", "c", "d", "e"]
+"""Each of them has one rollout, of the same name."""
 
 
 def call_id(rollout: str, lease: int = 1, step: int = 0, digest: str = "d") -> CallId:
@@ -35,6 +40,7 @@ class Harness:
     """A core whose orders are carried out on paper: what is in the air, and what was told."""
 
     core: Core
+    policies: list[RunPolicy]
     now: float = 0.0
     air: dict[int, CallId] = field(default_factory=dict)
     starts: list[str] = field(default_factory=list)
@@ -49,11 +55,15 @@ class Harness:
                     assert token not in self.air
                     self.air[token] = call.id
                     self.starts.append(call.id.rollout)
+                    assert len(self.air) <= self.core.admission.max_inflight
+                    assert self.core.server.standing == "up"
+                    assert self.core.name_of(call) is not None
                 case Abort(token=token):
                     assert token in self.air
                     self.aborted.add(token)
                 case Tell(call=call):
                     assert call.answer is not None
+                    assert isinstance(call.answer, CallFailed) or call.answer.model.attempts >= 1
                     assert call.answer.call == call.id
                     assert call.id.rollout not in self.told, "a call is answered once"
                     self.told[call.id.rollout] = call.answer
@@ -62,9 +72,9 @@ class Harness:
                 case Probe():
                     self.probes += 1
 
-    def ask(self, call: CallId, deadline_s: float | None = None, peer: bytes | None = None) -> None:
+    def ask(self, call: CallId, deadline_s: float | None = None, peer: bytes | None = None, policy: int = 0) -> None:
         """Ask a call whose prompt is all there; of each rollout's own worker unless `peer` says otherwise."""
-        asked = CallAsk(call=call, messages=[], params={}, deadline_s=deadline_s, blobs=[])
+        asked = CallAsk(call=call, messages=[], params={}, deadline_s=deadline_s, blobs=[], policy=policy)
         held = self.core.calls.get(call.rollout)
         before = held.id if held else None
         found, orders = self.core.ask(asked, peer or call.rollout.encode(), self.now)
@@ -73,6 +83,11 @@ class Harness:
         self.take(orders)
         if found is not None and found.state is State.GATHERING:
             self.take(self.core.gathered(found, self.now))
+
+    def obey(self, pause: PauseMode | None = None, max_inflight: int | None = None) -> None:
+        """Be told how calls are to be made, of the runs in `policies`."""
+        most = max_inflight or self.core.admission.max_inflight
+        self.take(self.core.obey(self.policies, most, pause, self.now))
 
     def end(self, token: int, action: Action | None = None) -> None:
         """Report the end of an attempt: a completion, or a verdict."""
@@ -100,7 +115,6 @@ class Harness:
     def check(self) -> None:
         """What is always true."""
         core, admission = self.core, self.core.admission
-        assert len(self.air) <= admission.max_inflight
         assert admission.slots == set(self.air)
         assert set(admission.tickets) == {
             name for name, call in core.calls.items() if call.state in (State.QUEUED, State.PAUSING, State.RUNNING)
@@ -115,7 +129,7 @@ class Harness:
                 assert min(spent) >= 0
                 assert sum(spent) <= self.now + 1e-6
         if core.server.standing == "up" and len(self.air) < admission.max_inflight:
-            assert State.QUEUED not in {call.state for call in core.calls.values()}
+            assert not [call for call in core.calls.values() if call.state is State.QUEUED and core.name_of(call)]
 
 
 def first_of(h: Harness, rollout: str) -> int:
@@ -124,5 +138,14 @@ def first_of(h: Harness, rollout: str) -> int:
     return h.token(rollout)
 
 
+def run_policy(run: str, retries: int = 1, versions: tuple[str, ...] = ("v",)) -> RunPolicy:
+    """A run's policies, one of each version."""
+    names = [PolicyName(model="m", version=version) for version in versions]
+    return RunPolicy(run=run, names=names, step_timeout=60.0, retries=retries)
+
+
 def harness(max_inflight: int = 2, retries: int = 1, server_wait: float = 600.0) -> Harness:
-    return Harness(Core(max_inflight, retries, server_wait))
+    """A core that knows the policies of RUNS."""
+    h = Harness(Core(max_inflight, server_wait, "boot"), [run_policy(run, retries) for run in RUNS])
+    h.obey()
+    return h

@@ -14,15 +14,26 @@ from typing import Any, TypeVar
 from model_server import WAIT_S, ModelServer
 
 from legato_rl.broker.proxy.pool import Pool
-from legato_rl.broker.proxy.server import ProxyServer, inflight
+from legato_rl.broker.proxy.server import ProxyServer
 from legato_rl.canonical import canonical_json, image_name, sha256_hex
 from legato_rl.clock import SYSTEM_CLOCK, SystemClock
 from legato_rl.config import PolicyConfig, Settings
 from legato_rl.endpoints import address
 from legato_rl.policy.upstream import Upstream
 from legato_rl.role import Quit
-from legato_rl.sockets import Client, Context, Server, wait
-from legato_rl.wire import BlobName, CallAsk, CallCancel, CallId, Message, ProxyBeat
+from legato_rl.service import ServiceFile, origin
+from legato_rl.sockets import Bell, Client, Context, Server, wait
+from legato_rl.wire import (
+    BlobName,
+    CallAsk,
+    CallCancel,
+    CallId,
+    Message,
+    PolicyName,
+    ProxyBeat,
+    ProxyOrder,
+    RunPolicy,
+)
 
 KEY = "sk-very-secret"
 PARAMS: dict[str, Any] = {"temperature": 1.0, "logprobs": True, "return_token_ids": True}
@@ -61,7 +72,7 @@ class Worker:
     def ask(
         self, rollout: str = "r:g:0:0", step: int = 0, lease: int = 1, digest: str = "d",
         messages: tuple[bytes, ...] = (text("hi"),), blobs: tuple[bytes, ...] | None = None,
-        deadline_s: float | None = None,
+        deadline_s: float | None = None, policy: int = 0,
     ) -> CallId:  # fmt: skip
         """Ask for a completion of `messages`, with `blobs` along (all of `messages` unless given)."""
         call = CallId(rollout=rollout, lease=lease, step=step, digest=digest)
@@ -70,7 +81,8 @@ class Worker:
             BlobName(sha256=sha256_hex(blob), size=len(blob), type="message" if blob[:1] == b"{" else "image") for blob in along
         ]
         hashes = [sha256_hex(message) for message in messages]
-        self.socket.send(CallAsk(call=call, messages=hashes, params=PARAMS, deadline_s=deadline_s, blobs=names), list(along))
+        asked = CallAsk(call=call, messages=hashes, params=PARAMS, deadline_s=deadline_s, blobs=names, policy=policy)
+        self.socket.send(asked, list(along))
         return call
 
     def cancel(self, call: CallId) -> None:
@@ -92,6 +104,64 @@ class Worker:
 
 
 @dataclass
+class Broker:
+    """The broker's side of the `orders` socket. `policies` are of the run `r` and of any that a test adds."""
+
+    socket: Server
+    policies: list[RunPolicy]
+    beats: list[ProxyBeat] = field(default_factory=list)
+    number: int = 100
+    _peer: bytes = b""
+
+    def beat(self, accept: Callable[[ProxyBeat], bool] = lambda beat: True) -> ProxyBeat:
+        """The next beat of the proxy that `accept` takes."""
+        give_up = time.monotonic() + WAIT_S
+        while time.monotonic() < give_up:
+            for received in self.socket.receive():
+                assert isinstance(received.message, ProxyBeat)
+                self.beats.append(received.message)
+                self._peer = received.peer
+                if accept(received.message):
+                    return received.message
+            wait([self.socket], 0.05)
+        raise AssertionError(f"no such beat came, but {self.beats[-3:]}")
+
+    def push(self, **fields: Any) -> int:
+        """Send an order to the proxy that beat last; its number."""
+        self.number += 1
+        order = {"boot": self.beats[-1].boot, "number": self.number, "policies": self.policies, **fields}
+        self.socket.send(self._peer, ProxyOrder(**order))
+        return self.number
+
+    def order(self, **fields: Any) -> ProxyBeat:
+        """Order, and wait until that is carried out."""
+        number = self.push(**fields)
+        return self.beat(lambda beat: beat.order == number)
+
+
+def run_policy(run: str = "r", *names: tuple[str, str], step_timeout: float = 60.0, retries: int = 1) -> RunPolicy:
+    """A run's policies, each a model's name and a version."""
+    policies = [PolicyName(model=model, version=version) for model, version in names or [("m", "v7")]]
+    return RunPolicy(run=run, names=policies, step_timeout=step_timeout, retries=retries)
+
+
+def service_file(policy: PolicyConfig, sockets: Path, origins: tuple[str, ...] = (), **settings: Any) -> ServiceFile:
+    """A service before the server of `policy`; `settings` are laid over the usual ones."""
+    resolved = Settings(policy=policy, **settings)
+    return ServiceFile(
+        created_at="",
+        legato_rl="",
+        python="",
+        settings=resolved,
+        most_desktops=resolved.desktops,
+        origins=[origin(policy.url), *origins],
+        sockets=sockets,
+        control=address(sockets, "control"),
+        engine={},
+    )
+
+
+@dataclass
 class Scene:
     """A running proxy and its surroundings."""
 
@@ -99,9 +169,8 @@ class Scene:
     sockets: Path
     clock: Shifted
     proxy: ProxyServer
-    orders: Server
+    broker: Broker
     workers: list[Worker] = field(default_factory=list)
-    beats: list[ProxyBeat] = field(default_factory=list)
     server: ModelServer = field(init=False)
     """The scripted server; not there before another one."""
 
@@ -110,24 +179,23 @@ class Scene:
         self.workers.append(Worker(self.context.client("policy", address(self.sockets, "policy"))))
         return self.workers[-1]
 
+    @property
+    def beats(self) -> list[ProxyBeat]:
+        """All that were heard."""
+        return self.broker.beats
+
     def beat(self, accept: Callable[[ProxyBeat], bool]) -> ProxyBeat:
         """The next beat of the proxy that `accept` takes."""
-        give_up = time.monotonic() + WAIT_S
-        while time.monotonic() < give_up:
-            for received in self.orders.receive():
-                assert isinstance(received.message, ProxyBeat)
-                self.beats.append(received.message)
-                if accept(received.message):
-                    return received.message
-            wait([self.orders], 0.05)
-        raise AssertionError(f"no such beat came, but {self.beats[-3:]}")
+        return self.broker.beat(accept)
 
 
 @contextmanager
-def scene(server: ModelServer, policy: dict[str, Any] | None = None, **settings: Any) -> Iterator[Scene]:
+def scene(
+    server: ModelServer, policy: dict[str, Any] | None = None, origins: tuple[str, ...] = (), **settings: Any
+) -> Iterator[Scene]:
     """A proxy before `server`, and after it a look that the key was in no message. The server ends with it."""
     try:
-        with proxy_before(server.url, policy, **settings) as here:
+        with proxy_before(server.url, policy, origins, **settings) as here:
             here.server = server
             yield here
     finally:
@@ -136,28 +204,34 @@ def scene(server: ModelServer, policy: dict[str, Any] | None = None, **settings:
 
 
 @contextmanager
-def proxy_before(url: str, policy: dict[str, Any] | None = None, **settings: Any) -> Iterator[Scene]:
-    """A proxy before the server at `url`, and after it a look that the key was in no message."""
+def proxy_before(
+    url: str, policy: dict[str, Any] | None = None, origins: tuple[str, ...] = (), **settings: Any
+) -> Iterator[Scene]:
+    """A proxy before the server at `url`, which knows run `r`, and after it a look that the key was in no message."""
     config = PolicyConfig(url, "m", **{"version": "v7", "api_key": KEY, **(policy or {})})
-    resolved = Settings(policy=config, **settings)
-    clock = Shifted()
-    pool = Pool(inflight(resolved), lambda: Upstream(config, SYSTEM_CLOCK), clock)
-    quit_ = Quit()
+    clock, quit_ = Shifted(), Quit()
+
+    def open_pool(there: str, threads: int, bell: Bell) -> Pool:
+        return Pool(threads, lambda: Upstream(config.model_copy(update={"url": there}), SYSTEM_CLOCK), clock, bell)
+
     with tempfile.TemporaryDirectory(prefix="lr") as folder, Context() as context:
         sockets = Path(folder)
         orders = context.server("orders", address(sockets, "orders"))
         calls = context.server("policy", address(sockets, "policy"))
         beats = context.client("orders", address(sockets, "orders"))
-        proxy = ProxyServer(resolved, calls, beats, pool, clock)
+        proxy = ProxyServer(service_file(config, sockets, origins, **settings), calls, beats, open_pool, clock)
         thread = Thread(target=proxy.run, args=(quit_,), daemon=True)
         thread.start()
-        here = Scene(context, sockets, clock, proxy, orders)
+        broker = Broker(orders, [run_policy(step_timeout=config.step_timeout, retries=config.retries)])
+        here = Scene(context, sockets, clock, proxy, broker)
         try:
+            broker.beat()
+            broker.order(max_inflight=settings.get("max_inflight"))
             yield here
         finally:
             quit_.ask()
             thread.join(WAIT_S)
-            pool.close()
+            proxy.close()
             for socket in (orders, calls, beats, *(worker.socket for worker in here.workers)):
                 socket.close()
         assert not thread.is_alive()

@@ -117,7 +117,7 @@ EXAMPLES: list[Message] = [
     ProxyBeat(boot="b2", state="down", queued=3, running=0, down_s=4.5, message="connection refused"),
     ProxyOrder(boot="b2", number=2, url="http://127.0.0.1:8000/v1", policies=[POLICY], max_inflight=8, pause="wait"),
     CallAsk(call=CALL, messages=["c" * 64], params={"top_p": 0.9, "stop": None}, deadline_s=None, blobs=[BLOB], policy=1),
-    CallPending(call=CALL, state="queued", queued_s=1.0, running_s=0.0, down_s=0.0, paused_s=0.0),
+    CallPending(call=CALL, state="queued", queued_s=1.0, running_s=0.0, down_s=0.0, paused_s=0.0, taken="ab-1"),
     CallNeeds(call=CALL, hashes=["c" * 64]),
     CallReply(call=CALL, response=RESPONSE, params={"n": 1}, body_sha256="e" * 64, prompt=PROMPT, model=USE),
     CallFailed(call=CALL, type="timeout", message="no answer in 60 s", queued_s=0.5),

@@ -8,6 +8,7 @@ server never sees more than `max_inflight` attempts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -38,6 +39,8 @@ class Ticket:
     """The attempt in the air."""
     outages: int = 0
     """The server's outages so far when that attempt left."""
+    ran_before: float = 0.0
+    """Seconds that the call had run when that attempt left."""
     pause_until: float | None = None
     clock: Clock = "queued"
     spent: dict[Clock, float] = field(default_factory=lambda: dict.fromkeys(CLOCKS, 0.0))
@@ -86,7 +89,16 @@ class Admission:
         self._queue[ticket.arrival] = ticket
         self._set_clock(ticket, now)
 
-    def pause(self, ticket: Ticket, now: float) -> None:
+    def take_back(self, ticket: Ticket, now: float) -> None:
+        """Queue a call whose attempt a pause aborts, as if that had never left: its seconds are the pause's."""
+        ticket.advance(now)
+        wasted = ticket.spent["running"] - ticket.ran_before
+        ticket.spent["running"] -= wasted
+        ticket.spent["paused"] += wasted
+        ticket.attempts -= 1
+        self.requeue(ticket, now)
+
+    def put_off(self, ticket: Ticket, now: float) -> None:
         """Keep a call out of the queue for a while that grows each time."""
         ticket.token = None
         ticket.pause_until = now + min(FIRST_PAUSE_S * 2**ticket.pauses, LONGEST_PAUSE_S)
@@ -99,17 +111,23 @@ class Admission:
         self._queue.pop(ticket.arrival, None)
         self.tickets.pop(ticket.rollout, None)
 
-    def admit(self, now: float) -> Ticket | None:
-        """The next call that goes to the server, with its attempt's new `token`; None where none may."""
-        if self.server.standing != "up" or len(self.slots) >= self.max_inflight or not self._queue:
+    def admit(self, now: float, may_go: Callable[[Ticket], bool]) -> Ticket | None:
+        """The next call that goes to the server, with its attempt's new `token`; None where none may.
+
+        Calls that `may_go` refuses keep their places, and the others pass them.
+        """
+        if self.server.standing != "up" or len(self.slots) >= self.max_inflight:
+            return None
+        arrival = min((arrival for arrival, ticket in self._queue.items() if may_go(ticket)), default=None)
+        if arrival is None:
             return None
         if not self.slots:
             self.server.departure(now)
-        ticket = self._queue.pop(min(self._queue))
+        ticket = self._queue.pop(arrival)
         self._tokens += 1
         ticket.token = self._tokens
         ticket.attempts += 1
-        ticket.outages = self.server.outages
+        ticket.outages, ticket.ran_before = self.server.outages, ticket.spent["running"]
         self.slots.add(ticket.token)
         self._set_clock(ticket, now)
         return ticket

@@ -59,7 +59,7 @@ class Event(str, Enum):
     DELAYED = "delayed"
     """A full queue, or a failure that is worth a retry."""
     RETURNED = "returned"
-    """The server went down under its attempt."""
+    """Its attempt was taken back: the server went down under it, or a pause aborts it."""
     RESTED = "rested"
     """Its pause is over."""
     EXPIRED = "expired"
@@ -156,6 +156,8 @@ class Call:
     state: State = State.NOT_HELD
     ticket: Ticket | None = None
     answer: CallReply | CallFailed | None = None
+    taken: str = ""
+    """Names the time that it was taken in, over all proxies."""
     before: PromptHistory = NO_HISTORY
     """The rollout's ids up to the step before."""
     after: PromptHistory = NO_HISTORY
@@ -164,6 +166,11 @@ class Call:
     @property
     def id(self) -> CallId:
         return self.ask.call
+
+    @property
+    def run(self) -> str:
+        """The run that the rollout is of: an id holds no colon."""
+        return self.id.rollout.partition(":")[0]
 
     def apply(self, event: Event) -> None:
         """Move by the table. UnknownTransition for a pair that the table does not have."""

@@ -1,4 +1,4 @@
-"""What is to be done about the calls? PURE: asks, ends of attempts and the time in; orders for the shell out.
+"""What is to be done about the calls? PURE: asks, ends of attempts, the broker's word and the time in; orders out.
 
 `calls.py` says what may follow what, `admission.py` who may go, `outage.py` whether the server is there. This joins
 them: what is aborted and forgotten when a call ends, and which end of an attempt spends a retry.
@@ -7,14 +7,17 @@ them: what is aborted and forgotten when a call ends, and which end of an attemp
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from legato_rl.broker.proxy.admission import Admission, Ticket
 from legato_rl.broker.proxy.calls import IN_WORK, Call, Event, State, next_state
+from legato_rl.broker.proxy.orders import Abort, Completed, Forget, Order, Probe, Start, Tell
 from legato_rl.broker.proxy.outage import Outage
+from legato_rl.parts import PauseMode
 from legato_rl.policy.verdicts import SERVER_WIDE, Action, Verdict
-from legato_rl.prompt_ids import NO_HISTORY, PromptHistory
-from legato_rl.wire import CallAsk, CallFailed, CallId, CallPending, CallReply
+from legato_rl.prompt_ids import NO_HISTORY
+from legato_rl.wire import CallAsk, CallFailed, CallId, CallPending, PolicyName, RunPolicy
 
 SILENCE_S = 10.0
 """Seconds after which a call in work that nobody repeats is dropped or aborted."""
@@ -25,62 +28,43 @@ RETRY_FREE = frozenset({Action.RETRY_FRESH, Action.WITHOUT_IDS, Action.DOWN, Act
 """The ends after which a call takes its place in the queue back and no retry is spent."""
 
 
-@dataclass(frozen=True)
-class Start:
-    """Send this call to the server as attempt `token`."""
-
-    call: Call
-    token: int
-
-
-@dataclass(frozen=True)
-class Abort:
-    """Close the connection of attempt `token`; its end is still to be reported."""
-
-    token: int
-
-
-@dataclass(frozen=True)
-class Tell:
-    """The call has its answer: tell the peer."""
-
-    call: Call
-
-
-@dataclass(frozen=True)
-class Forget:
-    """Nothing of this rollout is held any more."""
-
-    rollout: str
-
-
-@dataclass(frozen=True)
-class Probe:
-    """Ask the server's health, and report it with `probed`."""
-
-
-Order = Start | Abort | Tell | Forget | Probe
-
-
-@dataclass(frozen=True)
-class Completed:
-    """A usable completion: the reply (its waits and attempts not filled in), and the rollout's ids up to it."""
-
-    reply: CallReply
-    after: PromptHistory
-
-
 class Core:
-    """All calls of the run. Every method takes `now` in monotonic seconds and returns what the shell has to do."""
+    """All calls of all runs. Every method takes `now` in monotonic seconds and returns what the shell has to do.
 
-    def __init__(self, max_inflight: int, retries: int, server_wait: float) -> None:
+    A call goes once its run's policy is known, so none does before `obey`. `boot` is this process's own word.
+    """
+
+    def __init__(self, max_inflight: int, server_wait: float, boot: str = "") -> None:
         self.server = Outage(server_wait)
         self.admission = Admission(max_inflight, self.server)
         self.calls: dict[str, Call] = {}
-        self.retries = retries
+        self.policies: dict[str, RunPolicy] = {}
+        """By run."""
         self.counts: Counter[str] = Counter()
         """Late, outdated and silent events, and failed attempts by type: for the log."""
         self._attempts: dict[int, Call] = {}
+        self._boot = boot
+        self._taken = 0
+
+    def obey(self, policies: Sequence[RunPolicy], max_inflight: int, pause: PauseMode | None, now: float) -> list[Order]:
+        """How calls are to be made from now on. `pause` admits none; `abort` also takes back what is in the air, for free."""
+        self.policies = {policy.run: policy for policy in policies}
+        self.admission.max_inflight = max_inflight
+        self.server.pause(pause is not None, now)
+        self.admission.set_clocks(now)
+        recalled = self._recall(self.admission.take_back, now) if pause == "abort" else []
+        return [*recalled, *self._admit(now)]
+
+    def move(self) -> None:
+        """Calls go to another server from now on, of which nothing is known. ValueError with an attempt in the air."""
+        if self.admission.slots:
+            raise ValueError(f"{len(self.admission.slots)} attempts are at the old server: wait for their ends")
+        self.server = self.admission.server = Outage(self.server.server_wait, paused=self.server.paused)
+
+    def name_of(self, call: Call) -> PolicyName | None:
+        """The policy that an attempt at `call` would ask for now; None where its run or its number is not known yet."""
+        policy, number = self.policies.get(call.run), call.ask.policy
+        return policy.names[number] if policy is not None and 0 <= number < len(policy.names) else None
 
     def ask(self, ask: CallAsk, peer: bytes, now: float) -> tuple[Call | None, list[Order]]:
         """The call that is held after this ask; None where the ask is outdated and gets no answer."""
@@ -99,7 +83,8 @@ class Core:
         if call is not None:
             before = call.history_for(ask.call)
             orders += self._drop(call, event, now)
-        call = Call(ask, peer, now, before=before)
+        self._taken += 1
+        call = Call(ask, peer, now, taken=f"{self._boot}-{self._taken}", before=before)
         call.apply(Event.ASKED)
         self.calls[ask.call.rollout] = call
         return call, [*orders, *self._admit(now)]
@@ -158,7 +143,7 @@ class Core:
             self.admission.requeue(ticket, now)
         else:
             call.apply(Event.DELAYED)
-            self.admission.pause(ticket, now)
+            self.admission.put_off(ticket, now)
         return self._admit(now)
 
     def probed(self, healthy: bool, why: str, now: float) -> list[Order]:
@@ -171,7 +156,7 @@ class Core:
         self.admission.set_clocks(now)
         if healthy:
             return self._admit(now)
-        return self._recall(now) if was_down else []
+        return self._recall(self.admission.requeue, now) if was_down else []
 
     def tick(self, now: float) -> list[Order]:
         """What time alone asks for."""
@@ -188,12 +173,6 @@ class Core:
             orders.append(Probe())
         return [*orders, *self._admit(now)]
 
-    def pause(self, paused: bool, now: float) -> list[Order]:
-        """Stop admitting, or go on."""
-        self.server.paused = paused
-        self.admission.set_clocks(now)
-        return self._admit(now)
-
     def pending(self, call: Call, now: float) -> CallPending:
         """Where a call in work stands."""
         ticket = call.ticket
@@ -201,7 +180,7 @@ class Core:
             raise ValueError(f"{call.id.rollout} is {call.state.value}: it has no ticket yet")
         ticket.advance(now)
         spent = {f"{clock}_s": seconds for clock, seconds in ticket.spent.items()}
-        return CallPending(call=call.id, state=ticket.clock, **spent)
+        return CallPending(call=call.id, state=ticket.clock, taken=call.taken, **spent)
 
     def _moved_on(self, rollout: str, peer: bytes, now: float) -> list[Order]:
         """Forget what `peer` held before it came to `rollout`."""
@@ -238,16 +217,17 @@ class Core:
         """Whether a failure of a healthy server finds no retry left. One that overlapped an outage spends none."""
         if ticket.outages == self.server.outages and not self.server.down:
             ticket.retries += 1
-        return ticket.retries > self.retries
+        policy = self.policies.get(self.calls[ticket.rollout].run)
+        return policy is not None and ticket.retries > policy.retries
 
-    def _recall(self, now: float) -> list[Order]:
+    def _recall(self, requeue: Callable[[Ticket, float], None], now: float) -> list[Order]:
         """Abort what is in the air and queue it again, each call in its place."""
         orders: list[Order] = []
         for ticket in list(self.admission.tickets.values()):
             if ticket.token is not None:
                 orders.append(Abort(ticket.token))
                 self.calls[ticket.rollout].apply(Event.RETURNED)
-                self.admission.requeue(ticket, now)
+                requeue(ticket, now)
         return orders
 
     def _current(self, token: int) -> Call | None:
@@ -268,9 +248,12 @@ class Core:
 
     def _admit(self, now: float) -> list[Order]:
         orders: list[Order] = []
-        while (ticket := self.admission.admit(now)) is not None and ticket.token is not None:
+        while (ticket := self.admission.admit(now, self._may_go)) is not None and ticket.token is not None:
             call = self.calls[ticket.rollout]
             call.apply(Event.ADMITTED)
             self._attempts[ticket.token] = call
             orders.append(Start(call, ticket.token))
         return orders
+
+    def _may_go(self, ticket: Ticket) -> bool:
+        return self.name_of(self.calls[ticket.rollout]) is not None

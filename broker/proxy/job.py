@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from legato_rl.broker.proxy.core import Completed
 from legato_rl.broker.proxy.fragments import Fragment
+from legato_rl.broker.proxy.orders import Completed
 from legato_rl.canonical import sha256_hex
 from legato_rl.clock import Clock
 from legato_rl.errors import RecordError

@@ -4,6 +4,8 @@ While the server is up, a probe is due only when calls are in the air and nothin
 dies can leave its connections open without a byte, and only `/health` tells. While it is down, probes come with a
 growing pause. That pause, and the seconds counted towards giving up, go back to nothing only with a completion, so that
 a server which passes its health check and still ends every call is not asked in a tight loop, and not for ever.
+
+While the run is paused nothing counts towards giving up: trainers pause it to load weights, or to start the server anew.
 """
 
 from __future__ import annotations
@@ -48,17 +50,28 @@ class Outage:
 
     @property
     def standing(self) -> Standing:
-        """`down` before `paused`: a server that is not there is the worse news."""
+        """`paused` before `down`: what the server does during a pause is its trainer's affair."""
+        if self.paused:
+            return "paused"
+        return "down" if self.down else "up"
+
+    def pause(self, paused: bool, now: float) -> None:
+        """The run is paused, or goes on."""
+        if paused == self.paused:
+            return
+        self._down_before += self._down_now(now)
+        self.paused, self._full_since = paused, None
         if self.down:
-            return "down"
-        return "paused" if self.paused else "up"
+            self._down_since = now
 
     def down_s(self, now: float) -> float:
-        """Seconds down since the last completion."""
-        return self._down_before + (now - self._down_since if self._down_since is not None else 0.0)
+        """Seconds down since the last completion, those of a pause left out."""
+        return self._down_before + self._down_now(now)
 
     def gave_up(self, now: float) -> bool:
         """Whether the server is down, or does nothing but put calls off, and was waited for long enough."""
+        if self.paused:
+            return False
         full = self._full_since is not None and self._full_at - self._full_since >= max(self.server_wait, FULL_LEAST_S)
         return full or (self.down and self.down_s(now) >= self.server_wait)
 
@@ -102,7 +115,7 @@ class Outage:
         self._sign_at = now
         if healthy:
             if self._down_since is not None:
-                self._down_before += now - self._down_since
+                self._down_before += self._down_now(now)
                 self._grow()
             self._down_since, self.message = None, ""
         elif self.down:
@@ -111,6 +124,10 @@ class Outage:
             self._probe_at = now + self._pause
         else:
             self.lost(why, now)
+
+    def _down_now(self, now: float) -> float:
+        """Seconds of the present outage that count."""
+        return 0.0 if self._down_since is None or self.paused else now - self._down_since
 
     def _next_probe(self, in_the_air: bool) -> float:
         if self.down:

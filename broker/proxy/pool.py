@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 
-from legato_rl.broker.proxy.core import Completed
 from legato_rl.broker.proxy.job import Job, attempt
+from legato_rl.broker.proxy.orders import Completed
 from legato_rl.clock import Clock
 from legato_rl.policy.upstream import Upstream
 from legato_rl.policy.verdicts import Action, Verdict
@@ -44,10 +44,14 @@ class Probed:
 
 
 class Pool:
-    """`threads` connections to the server; `connect` makes each. Methods are for one thread, the loop's."""
+    """Connections to one server, a thread for each; `connect` makes them. Methods are for one thread, the loop's.
 
-    def __init__(self, threads: int, connect: Callable[[], Upstream], clock: Clock) -> None:
-        self.bell = Bell()
+    `bell` rings with each result; it may outlive the pool, whose threads may outlive `close`.
+    """
+
+    def __init__(self, threads: int, connect: Callable[[], Upstream], clock: Clock, bell: Bell) -> None:
+        self._bell = bell
+        self._connect = connect
         self._clock = clock
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._probes: SimpleQueue[bool] = SimpleQueue()
@@ -57,15 +61,20 @@ class Pool:
         """Attempts that no thread has taken yet; what is aborted is taken out."""
         self._at: dict[int, Upstream] = {}
         """By attempt: the connection that serves it."""
-        self._upstreams = [connect() for _ in range(threads)]
+        self._upstreams: list[Upstream] = []
         self._prober = connect()
-        self._threads = [
-            Thread(target=self._serve, args=(upstream,), name=f"upstream-{i}", daemon=True)
-            for i, upstream in enumerate(self._upstreams)
-        ]
-        self._threads.append(Thread(target=self._probe, name="prober", daemon=True))
-        for thread in self._threads:
+        self._threads = [Thread(target=self._probe, name="prober", daemon=True)]
+        self._threads[0].start()
+        self.grow(threads)
+
+    def grow(self, threads: int) -> None:
+        """Have at least so many connections. None is taken away: what bounds the attempts is the core."""
+        while len(self._upstreams) < threads:
+            upstream = self._connect()
+            thread = Thread(target=self._serve, args=(upstream,), name=f"upstream-{len(self._upstreams)}", daemon=True)
             thread.start()
+            self._upstreams.append(upstream)
+            self._threads.append(thread)
 
     def start(self, job: Job) -> None:
         """Have a thread make this attempt; its `Ended` will be among the results."""
@@ -87,7 +96,6 @@ class Pool:
 
     def results(self) -> Iterator[Ended | Probed]:
         """What came since, without waiting."""
-        self.bell.clear()
         while True:
             try:
                 yield self._results.get_nowait()
@@ -137,4 +145,4 @@ class Pool:
 
     def _report(self, result: Ended | Probed) -> None:
         self._results.put(result)
-        self.bell.ring()
+        self._bell.ring()

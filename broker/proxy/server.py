@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from secrets import token_hex
 
 from legato_rl.broker.proxy.calls import Call, State, check_ask
-from legato_rl.broker.proxy.core import Abort, Completed, Core, Forget, Order, Probe, Start, Tell
+from legato_rl.broker.proxy.core import Core
 from legato_rl.broker.proxy.fragments import Fragments, check_parts
 from legato_rl.broker.proxy.job import IDS_KEY, Job
+from legato_rl.broker.proxy.orders import Abort, Completed, Forget, Order, Probe, Start, Tell
 from legato_rl.broker.proxy.pool import Ended, Pool, Probed
 from legato_rl.clock import Clock
-from legato_rl.config import Settings
+from legato_rl.config import PolicyConfig
+from legato_rl.errors import ConfigError
 from legato_rl.policy.verdicts import Action, Verdict
 from legato_rl.role import Quit
-from legato_rl.sockets import Client, Received, Server, wait
+from legato_rl.service import ServiceFile, origin
+from legato_rl.sockets import Bell, Client, Received, Server, wait
 from legato_rl.wire import CallAsk, CallCancel, CallGone, CallNeeds, ProxyBeat, ProxyOrder, Refused
 
 log = logging.getLogger("legato_rl.proxy")
@@ -27,42 +29,45 @@ BEAT_S = 1.0
 UNHEALTHY = "the server fails its health check; look at its log"
 
 
-@dataclass
-class Policy:
-    """The policy in force: what attempts that leave now ask for, and are stamped with."""
-
-    model: str
-    version: str
-    with_ids: bool = True
-    """False once the server refused `return_token_ids` and answered without it."""
-
-
 class Tick:
     """Time has passed."""
 
 
-News = Ended | Probed | Received | Tick
+class Unfinished:
+    """What the broker ordered may have something left to do."""
 
 
-def inflight(settings: Settings) -> int:
-    """Attempts in the air at most: a desktop has one call at a time, so more would never be used."""
-    return min(settings.max_inflight or settings.desktops, settings.desktops)
+News = Ended | Probed | Received | Tick | Unfinished
+OpenPool = Callable[[str, int, Bell], Pool]
+"""Makes a pool of connections to a URL: that, how many, and the bell that it rings."""
 
 
 class ProxyServer:
     """The proxy's loop over `calls` (endpoint `policy`), its connection to the broker's `orders`, and the pool."""
 
-    def __init__(self, settings: Settings, calls: Server, orders: Client, pool: Pool, clock: Clock) -> None:
-        asked = settings.policy
-        self._core = Core(inflight(settings), asked.retries, asked.server_wait)
+    def __init__(self, service: ServiceFile, calls: Server, orders: Client, open_pool: OpenPool, clock: Clock) -> None:
+        settings = service.settings
+        self._service = service
+        self._url = settings.policy.url
+        self._bell = Bell()
+        self._open_pool = open_pool
+        self._boot = token_hex(8)
+        inflight = self._inflight(settings.max_inflight)
+        self._core = Core(inflight, settings.policy.server_wait, self._boot)
         self._fragments = Fragments(settings.fragment_mb * 2**20)
-        self._policy = Policy(asked.model, asked.version)
-        self._timeout_s = asked.step_timeout
+        self._pool = open_pool(self._url, inflight, self._bell)
         self._calls = calls
         self._orders = orders
-        self._pool = pool
         self._clock = clock
-        self._boot = token_hex(8)
+        self._order: ProxyOrder | None = None
+        """The last one that was not refused."""
+        self._done = 0
+        """Its number, once it is carried out."""
+        self._fault = ""
+        """Why the last order is refused."""
+        self._leaving = False
+        self._with_ids = True
+        """False once the server refused `return_token_ids` and answered without it."""
         self._beat: ProxyBeat | None = None
         self._beat_at = 0.0
         self._ids_refused: set[str] = set()
@@ -71,15 +76,20 @@ class ProxyServer:
 
     def run(self, quit_: Quit) -> None:
         """Serve until asked to end."""
-        while not quit_.asked:
+        while not (quit_.asked or self._leaving):
             self.step()
-            wait([self._calls, self._orders, self._pool.bell, quit_.bell], TICK_S)
+            wait([self._calls, self._orders, self._bell, quit_.bell], TICK_S)
         log.info("events out of the ordinary: %s; faults: %d", dict(self._core.counts), self.faults)
+
+    def close(self) -> None:
+        """End what is in the air."""
+        self._pool.close()
 
     def step(self) -> None:
         """Take in what is here, then do what time asks for."""
-        tick: list[News] = [Tick()]
-        for news in chain(self._pool.results(), self._calls.receive(), self._orders.receive(), tick):
+        self._bell.clear()
+        last: list[News] = [Tick(), Unfinished()]
+        for news in chain(self._pool.results(), self._calls.receive(), self._orders.receive(), last):
             self._dispatch(news)
         self._send_beat()
 
@@ -124,13 +134,66 @@ class ProxyServer:
                 orders = self._core.cancel(call, now)
                 self._calls.send(news.peer, CallGone(call=call))
                 return orders
-            case Received(message=ProxyOrder()):
+            case Received(message=ProxyOrder() as order):
+                return self._take_order(order, now)
+            case Unfinished():
+                self._finish_order()
                 return []
             case Received(message=Refused() as refused):
                 log.error("a %s was refused: %s", refused.about, refused.reason)
                 return []
             case Received(message=other):
                 raise ValueError(f"the proxy takes no {type(other).__name__}")
+
+    def _take_order(self, order: ProxyOrder, now: float) -> list[Order]:
+        if order.boot != self._boot:
+            return []
+        self._leaving = order.leave
+        fault = self._fault_of(order)
+        if fault and fault != self._fault:
+            log.error("the broker's order is refused: %s", fault)
+        self._fault = fault
+        if fault:
+            return []
+        self._order = order
+        inflight = self._inflight(order.max_inflight)
+        self._pool.grow(inflight)
+        return self._core.obey(order.policies, inflight, order.pause, now)
+
+    def _fault_of(self, order: ProxyOrder) -> str:
+        """Why an order cannot be obeyed; empty where it can."""
+        if order.url in ("", self._url):
+            return ""
+        try:
+            found = origin(PolicyConfig(order.url, "any").url)
+        except ConfigError as error:
+            return str(error)
+        if found not in self._service.origins:
+            return f"url is of {found}: this service may only call {', '.join(self._service.origins)}"
+        if order.pause is None and self._order is not None:
+            return f"url is {order.url}: it can only change while calls are paused, so pause first"
+        return ""
+
+    def _finish_order(self) -> None:
+        """Change the server, where that is ordered, once nothing is in the air; only then is the order carried out."""
+        order = self._order
+        if order is None:
+            return
+        if order.url not in ("", self._url):
+            if self._core.admission.slots:
+                return
+            pool = self._open_pool(order.url, self._inflight(order.max_inflight), self._bell)
+            self._pool.close()
+            self._core.move()
+            self._pool, self._url, self._with_ids = pool, order.url, True
+            self._ids_refused.clear()
+            log.info("calls go to %s from now on", order.url)
+        self._done = order.number
+
+    def _inflight(self, asked: int | None) -> int:
+        """Attempts in the air at most: a desktop has one call at a time, so more would never be used."""
+        most = self._service.most_desktops
+        return min(asked or most, most)
 
     def _take_ask(self, ask: CallAsk, received: Received, now: float) -> Iterator[Order]:
         # Checked before anything is changed, so that a refused ask has done nothing.
@@ -160,8 +223,8 @@ class ProxyServer:
         job, result = ended.job, ended.result
         rollout = job.call.rollout
         if isinstance(result, Completed):
-            if self._policy.with_ids and IDS_KEY not in job.params:
-                self._policy.with_ids = False
+            if self._with_ids and IDS_KEY not in job.params:
+                self._with_ids = False
                 log.warning("the server refuses %s: from now on it is not asked for", IDS_KEY)
             return self._core.completed(job.token, result, now)
         if result.action is Action.WITHOUT_IDS:
@@ -188,11 +251,13 @@ class ProxyServer:
                 self._pool.probe()
 
     def _job(self, call: Call, token: int) -> Job:
-        params = {**call.ask.params, "model": self._policy.model}
-        if not self._policy.with_ids or call.id.rollout in self._ids_refused:
+        name = self._core.name_of(call)
+        assert name is not None, "a call is admitted once its policy is known"
+        params = {**call.ask.params, "model": name.model}
+        if not self._with_ids or call.id.rollout in self._ids_refused:
             params.pop(IDS_KEY, None)
         prompt = self._fragments.prompt(call.id.rollout)
-        return Job(token, call.id, params, prompt, call.before, self._policy.version, self._timeout_s)
+        return Job(token, call.id, params, prompt, call.before, name.version, self._core.policies[call.run].step_timeout)
 
     def _send_beat(self) -> None:
         now = self._clock.monotonic()
@@ -203,13 +268,19 @@ class ProxyServer:
             queued=self._core.admission.waiting(),
             running=len(self._core.admission.slots),
             down_s=server.down_s(now),
-            message=server.message,
+            message=self._fault or server.message,
             gave_up=server.gave_up(now),
+            order=self._done,
         )
         last = self._beat
-        changed = last is None or (beat.state, beat.gave_up) != (last.state, last.gave_up)
-        if changed and last is not None:
+        changed = last is None or _told(beat) != _told(last)
+        if last is not None and beat.state != last.state:
             log.warning("the policy is %s: %s", beat.state, beat.message or "it answers")
         if changed or now - self._beat_at >= BEAT_S:
             self._orders.send(beat)
             self._beat, self._beat_at = beat, now
+
+
+def _told(beat: ProxyBeat) -> tuple[object, ...]:
+    """What is told at once when it changes. That nothing is in the air any more is what a pause is waited for."""
+    return beat.state, beat.gave_up, beat.order, beat.message, beat.state == "paused" and beat.running == 0

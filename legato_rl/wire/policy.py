@@ -29,7 +29,11 @@ class CallAsk(Message):
 
 
 class CallPending(Message):
-    """proxy -> worker: not yet. Seconds spent so far in each state; `queued`, `down` and `paused` stop the rollout's clock."""
+    """proxy -> worker: not yet. Seconds spent so far in each state; `queued`, `down` and `paused` stop the rollout's clock.
+
+    `taken` is drawn when the call is taken in: another one means that the proxy had forgotten the call, or is another process,
+    and the seconds begin anew.
+    """
 
     call: CallId
     state: Literal["queued", "running", "down", "paused"]
@@ -37,6 +41,7 @@ class CallPending(Message):
     running_s: float
     down_s: float
     paused_s: float
+    taken: str = ""
 
 
 class CallNeeds(Message):

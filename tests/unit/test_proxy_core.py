@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from proxy_on_paper import call_id, completion, first_of, harness
+from proxy_on_paper import RUNS, call_id, completion, first_of, harness, run_policy
 
 from legato_rl.broker.proxy.calls import State
 from legato_rl.broker.proxy.core import KEEP_S, SILENCE_S
 from legato_rl.policy.verdicts import Action
 from legato_rl.wire import CallFailed, CallReply
 
-ROLLOUTS = ["a", "b", "c", "d", "e"]
 ENDS = [None, None, Action.RETRY, Action.RETRY_FRESH, Action.BACK_OFF, Action.DOWN, Action.WITHOUT_IDS, Action.FAIL]
 
 
@@ -21,9 +20,9 @@ def test_random_orders_of_events_keep_the_invariants_and_starve_nobody(data: st.
     """Whatever comes in whatever order, the bound holds, answers are unique, clocks add up, and all is answered."""
     h = harness(max_inflight=slots, retries=2)
     for _ in range(data.draw(st.integers(1, 60))):
-        match data.draw(st.sampled_from(["ask", "ask", "ask", "end", "end", "wait", "cancel", "probed", "pause"])):
+        match data.draw(st.sampled_from(["ask", "ask", "ask", "end", "end", "wait", "cancel", "probed", "pause", "policies"])):
             case "ask":
-                rollout, lease = data.draw(st.sampled_from(ROLLOUTS)), data.draw(st.sampled_from([1, 1, 1, 2]))
+                rollout, lease = data.draw(st.sampled_from(RUNS)), data.draw(st.sampled_from([1, 1, 1, 2]))
                 step, digest = data.draw(st.integers(0, 2)), data.draw(st.sampled_from("dde"))
                 h.ask(call_id(rollout, lease, step, digest), data.draw(st.sampled_from([None, None, 5.0])))
             case "end" if h.air:
@@ -31,13 +30,17 @@ def test_random_orders_of_events_keep_the_invariants_and_starve_nobody(data: st.
             case "wait":
                 h.wait(data.draw(st.sampled_from([0.0, 0.3, 1.0, 6.0, 11.0])))
             case "cancel":
-                h.take(h.core.cancel(call_id(data.draw(st.sampled_from(ROLLOUTS))), h.now))
+                h.take(h.core.cancel(call_id(data.draw(st.sampled_from(RUNS))), h.now))
             case "probed":
                 h.probed(data.draw(st.booleans()))
             case "pause":
-                h.take(h.core.pause(data.draw(st.booleans()), h.now))
+                h.obey(data.draw(st.sampled_from(["abort", "wait", None])), data.draw(st.integers(1, 3)))
+            case "policies":
+                h.policies = [run_policy(run, retries=2) for run in data.draw(st.sets(st.sampled_from(RUNS)))]
+                h.obey()
         h.check()
-    h.take(h.core.pause(False, h.now))
+    h.policies = [run_policy(run, retries=2) for run in RUNS]
+    h.obey()
     held = {name: call.id for name, call in h.core.calls.items()}
     for _ in range(40):
         for call in held.values():
@@ -89,11 +92,11 @@ def test_an_outdated_ask_changes_nothing_and_gets_no_answer() -> None:
 def test_slots_are_given_by_arrival() -> None:
     """First come, first served, over all rollouts."""
     h = harness(max_inflight=1)
-    for rollout in ROLLOUTS:
+    for rollout in RUNS:
         h.ask(call_id(rollout))
-    for _ in ROLLOUTS:
+    for _ in RUNS:
         h.end(next(iter(h.air)))
-    assert h.starts == ROLLOUTS
+    assert h.starts == RUNS
 
 
 def test_a_full_queue_holds_back_its_own_call_alone_and_spends_no_retry() -> None:
@@ -221,12 +224,12 @@ def test_the_rollouts_time_stands_still_while_paused_and_down() -> None:
     h = harness(max_inflight=1)
     h.ask(call_id("a"), deadline_s=5.0)
     h.wait(1.0)
-    h.take(h.core.pause(True, h.now))
+    h.obey("wait")
     for _ in range(10):
         h.wait(5.0)
         h.ask(call_id("a"))
         h.probed(True)
-    h.take(h.core.pause(False, h.now))
+    h.obey()
     assert "a" not in h.told
     spent = h.core.pending(h.core.calls["a"], h.now)
     assert (spent.running_s, spent.paused_s, spent.queued_s) == (1.0, 50.0, 0.0)

@@ -85,12 +85,48 @@ def test_a_completion_of_a_server_that_is_up_forgets_the_outage() -> None:
     assert server.message == ""
 
 
-def test_down_is_told_before_paused() -> None:
-    """A paused run whose server is gone must be seen as down."""
-    server = Outage(server_wait=10, paused=True)
-    assert server.standing == "paused"
+def test_paused_is_told_before_down() -> None:
+    """A trainer that pauses to start the server anew waits for `paused`; what the server does meanwhile is its own affair."""
+    server = Outage(server_wait=10)
     server.lost("refused", 0.0)
+    server.pause(True, 1.0)
+    assert server.standing == "paused"
+    server.pause(False, 2.0)
     assert server.standing == "down"
+
+
+def test_a_pause_counts_towards_no_giving_up() -> None:
+    """An hour of pause with the server away leaves it the time that it had, before and after."""
+    server = Outage(server_wait=10)
+    server.lost("refused", 0.0)
+    server.pause(True, 4.0)
+    server.pause(True, 5.0)
+    assert not server.gave_up(3600.0)
+    assert server.down_s(3600.0) == 4.0
+    server.pause(False, 3600.0)
+    assert not server.gave_up(3605.9)
+    assert server.gave_up(3606.0)
+
+
+def test_a_server_that_goes_and_comes_during_a_pause_loses_no_time() -> None:
+    """It was stopped for new weights and is back: nothing was lost by that."""
+    server = Outage(server_wait=10)
+    server.pause(True, 0.0)
+    server.lost("refused", 1.0)
+    assert server.probe_due(60.0, in_the_air=False)
+    server.probed(True, "", 60.0)
+    server.pause(False, 61.0)
+    assert (server.standing, server.down_s(62.0)) == ("up", 0.0)
+
+
+def test_a_full_server_is_not_blamed_for_a_pause() -> None:
+    """It put calls off before and after: the time between was nobody's."""
+    server = Outage(server_wait=10)
+    server.put_off("queue full", 0.0)
+    server.pause(True, 1.0)
+    server.pause(False, 80.0)
+    server.put_off("queue full", 81.0)
+    assert not server.gave_up(81.0)
 
 
 def test_a_straggler_of_a_server_that_is_down_proves_nothing() -> None:
