@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from legato_rl.config import Settings
-from legato_rl.export.groups import RowFacts, fold_groups
+from legato_rl.export.groups import Group, RowFacts, fold_groups
 from legato_rl.export.profile import profile_run
 from legato_rl.export.reader import RowFile
 from legato_rl.export.steps import step_lines
+from legato_rl.records import RolloutKey
 from legato_rl.rundir import RunDir
 from legato_rl.verify.report import Report
 
@@ -54,27 +55,45 @@ def check_exports(run: RunDir, facts: Sequence[RowFacts], settings: Settings, gr
     exports = [path for path in paths if _is_export(path)]
     if not exports:
         return
-    run_id = run.load_run().run_id
-    groups = {group.group_id: group for group in fold_groups(facts, settings, group_ids) if group.state != "open"}
-    usable = {f"{run_id}:{row.group_id}:{row.attempt}:{row.try_}": row for group in groups.values() for row in group.usable}
+    groups = [group for group in fold_groups(facts, settings, group_ids) if group.state != "open"]
     with RowFile(run) as file:
+        due = _Due(run, file, groups)
         for path in exports:
             seen: set[str] = set()
             for rollout_id, given in groupby(_lines(path), lambda line: str(line[1].get("rollout_id"))):
-                number, first = next(given)
-                row = usable.get(rollout_id)
-                fault = None
-                if row is None or rollout_id in seen:
-                    fault = (
-                        f"{rollout_id:.200} is {'there twice' if rollout_id in seen else 'no usable rollout of an ended group'}"
-                    )
-                else:
-                    lines = (line for _, line in chain([(number, first)], given))
-                    due = step_lines(run, file.row(row), row, groups[row.group_id], _inlined(first))
-                    fault = _difference(list(lines), list(due))
+                numbered = list(given)
+                fault = "it is there twice" if rollout_id in seen else due.fault(rollout_id, [line for _, line in numbered])
                 seen.add(rollout_id)
                 if fault:
-                    report.fault("export-differs", f"{path.name}:{number}", fault)
+                    report.fault("export-differs", f"{path.name}:{numbered[0][0]}", f"{rollout_id:.200}: {fault}")
+
+
+class _Due:
+    """What `export` would write now: of every usable rollout of the groups that have ended."""
+
+    def __init__(self, run: RunDir, file: RowFile, groups: Sequence[Group]) -> None:
+        self._run = run
+        self._file = file
+        run_id = run.load_run().run_id
+        self._usable = {
+            RolloutKey(run=run_id, group=row.group_id, attempt=row.attempt, try_=row.try_).rollout_id: (row, group)
+            for group in groups
+            for row in group.usable
+        }
+
+    def fault(self, rollout_id: str, given: list[dict[str, Any]]) -> str | None:
+        """Why `given` are not the lines of this rollout; None where they are."""
+        if rollout_id not in self._usable:
+            return "it is no usable rollout of a group that has ended"
+        row, group = self._usable[rollout_id]
+        due = list(step_lines(self._run, self._file.row(row), row, group, _inlined(given[0])))
+        if len(given) != len(due):
+            return f"there are {len(given)} lines, it has {len(due)} steps"
+        for index, (is_, should) in enumerate(zip(given, due, strict=True)):
+            names = [name for name in sorted({*is_, *should}) if _get(is_, name) != _get(should, name)]
+            if names:
+                return f"step {index} has another {', '.join(names)}"
+        return None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -97,13 +116,3 @@ def _is_export(path: Path) -> bool:
 def _inlined(line: dict[str, Any]) -> bool:
     """Whether the export was made with --inline-images."""
     return '"data:image/' in json.dumps(line.get("messages"))
-
-
-def _difference(given: list[dict[str, Any]], due: list[dict[str, Any]]) -> str | None:
-    if len(given) != len(due):
-        return f"the rollout has {len(given)} lines: it has {len(due)} steps"
-    for index, (is_, should) in enumerate(zip(given, due, strict=True)):
-        if is_ != should:
-            names = [name for name in sorted({*is_, *should}) if _get(is_, name) != _get(should, name)]
-            return f"step {index} of the rollout has another {', '.join(names)}"
-    return None

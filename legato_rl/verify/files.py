@@ -12,12 +12,12 @@ from legato_rl.bad_input import one_sentence, told
 from legato_rl.errors import RecordError
 from legato_rl.export.instants import instant
 from legato_rl.export.reader import load_desktop_events
+from legato_rl.parts import DesktopEvent
 from legato_rl.records import is_id
 from legato_rl.rundir import RUN_SCHEMA, RunDir, RunFile, TaskSpec
 from legato_rl.verify.report import Report
 
 END_STATES = ("finished", "stopped", "interrupted")
-EVENTS = ("rebuilt", "out")
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,20 @@ def check_events(run: RunDir, report: Report) -> None:
         report.fault("desktop-events", "desktops.jsonl", str(error))
         return
     seen: set[str] = set()
-    for number, event in enumerate(events, start=1):
-        fault = _event_fault(event, seen)
-        if fault:
-            report.fault("desktop-events", f"desktops.jsonl:{number}", fault)
-        seen.add(str(event.get("id")))
-
-
-def _event_fault(event: dict[str, Any], seen: set[str]) -> str | None:
-    for name in ("id", "desktop", "at", "reason"):
-        if not isinstance(event.get(name), str):
-            return f"{name} is {told(event.get(name))}: it must be text"
-    if event.get("event") not in EVENTS:
-        return f"event is {told(event.get('event'))}: it must be one of {', '.join(EVENTS)}"
-    return f"id is {told(event['id'])}, as in an earlier line" if event["id"] in seen else None
+    rows = 0
+    for number, line in enumerate(events, start=1):
+        try:
+            event = DesktopEvent.model_validate({name: value for name, value in line.items() if name != "id"})
+            if event.n != number or event.after < rows:
+                raise RecordError(
+                    f"n is {event.n}, after is {event.after}: it is event {number}, and {rows} rows came before it"
+                )
+            if not isinstance(line.get("id"), str) or line["id"] in seen:
+                raise RecordError(f"id is {told(line.get('id'))}: it must be text that no earlier line has")
+        except ValidationError as error:
+            report.fault("desktop-events", f"desktops.jsonl:{number}", one_sentence(error))
+        except RecordError as error:
+            report.fault("desktop-events", f"desktops.jsonl:{number}", str(error))
+        else:
+            seen.add(line["id"])
+            rows = event.after

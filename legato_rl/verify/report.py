@@ -9,7 +9,7 @@ CODES: dict[str, str] = {
     "run-file": "`run.json` cannot be read, so nothing can be said about the rows",
     "tasks-file": "`tasks.jsonl` is not the list of the run's groups, so nothing can be said about the rows",
     "end-file": "`end.json` does not say how the run ended",
-    "desktop-events": "a line of `desktops.jsonl` is no desktop event, or one is told twice",
+    "desktop-events": "a line of `desktops.jsonl` is no desktop event, or not the next one",
     "row-form": "the line is no row of the format, so whoever reads it stops there or misreads it",
     "row-contradiction": "the row contradicts itself, or the run, group or task that it says it is of",
     "duplicate-key": "a try has two rows: the first stands, and whoever counts lines counts it twice",

@@ -118,8 +118,8 @@ def make_eventful(root: Path) -> TrueFolder:
     folder.put("j", 0, Outcome.GRADED, 1.0, steps=1)
     folder.put("j", 1, Outcome.GRADED, 0.0, steps=1)
     folder.put("j", 2, Outcome.NOT_STARTED)
-    event = {"id": "1", "desktop": "fake-3", "event": "rebuilt", "at": AT, "reason": "broken"}
-    folder.run.desktop_events.write_text(json.dumps(event) + "\n")
+    event = {"n": 1, "after": 2, "id": "1", "desktop": "fake-3", "event": "rebuilt", "at": AT, "reason": "broken"}
+    folder.run.desktop_events.write_text(json.dumps(event) + "\n" + json.dumps({**event, "n": 2, "id": "2"}) + "\n")
     folder.finish()
     return folder
 

@@ -1,0 +1,55 @@
+"""Is the folder of a real run true, whatever its desktops and its end were?"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from whole_runs import Cli, collect, rows_of, tasks_file
+
+from legato_rl.errors import ExitCode
+from legato_rl.verify import examine
+
+pytestmark = pytest.mark.process
+
+KEY = "sk-0123456789abcdef"
+
+
+def test_a_run_with_faults_is_true(tmp_path: Path) -> None:
+    """Desktops that fail, workers that die, evaluators that break, extras that are cancelled; and the export in the folder."""
+    out = tmp_path / "run"
+    faults = ("--fake", "fail_act=0.05", "--fake", "crash=0.01", "--fake", "bug_evaluate=0.1", "--env-retries", "3")
+    shape = ("--group", "2", "--oversample", "1", "--desktops", "4", "--seed", "3", "--stop-failures", "1")
+    with collect(out, tasks_file(tmp_path, "a", "b", "c"), *shape, *faults, LEGATO_POLICY_KEY=KEY) as cli:
+        assert cli.end() in (ExitCode.DONE, ExitCode.SHORT), cli.output
+    with Cli("export", out, "--out", out / "train.jsonl") as cli:
+        assert cli.end() == ExitCode.DONE, cli.output
+    report = examine(out, KEY)
+    assert report.faults == []
+    assert report.rows == len(rows_of(out)) >= 12
+    with Cli("verify", out, LEGATO_POLICY_KEY=KEY) as cli:
+        assert cli.end() == ExitCode.DONE
+        assert "true: " in cli.output
+
+
+def test_a_run_that_left_nothing_behind(tmp_path: Path) -> None:
+    """Every try graded and stored: each blob is named by a row, and there is nothing to note."""
+    out = tmp_path / "run"
+    with collect(out, tasks_file(tmp_path, "a", "b"), "--group", "2", "--close", "all", "--desktops", "2") as cli:
+        assert cli.end() == ExitCode.DONE, cli.output
+    report = examine(out)
+    assert (report.faults, report.notes) == ([], [])
+
+
+def test_a_run_that_was_killed(tmp_path: Path) -> None:
+    """SIGKILL to the command in mid-run: what is there is true, and the rest is noted."""
+    out = tmp_path / "run"
+    with collect(out, tasks_file(tmp_path, "a", "b"), "--group", "64", "--desktops", "2") as cli:
+        cli.wait_for("ok")
+        cli.process.send_signal(signal.SIGKILL)
+        cli.end()
+    report = examine(out)
+    assert report.faults == []
+    assert report.rows > 0
+    assert [note for note in report.notes if note.startswith("unfinished: ")]
