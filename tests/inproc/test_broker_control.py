@@ -1,0 +1,181 @@
+"""Does the broker do once what trainers ask of the whole service, and does its successor know of it?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from control_scene import Service
+
+from legato_rl.errors import LegatoError
+from legato_rl.records import FeedRow, Outcome, Status
+from legato_rl.wire import (
+    Accepted,
+    DesktopsAsk,
+    DrainAsk,
+    EventsAsk,
+    InflightAsk,
+    Order,
+    PauseAsk,
+    PolicyAsk,
+    PolicyName,
+    ProxyBeat,
+    ResumeAsk,
+    ShutdownAsk,
+    StatusAsk,
+)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Service:
+    """A service without runs."""
+    return Service(tmp_path)
+
+
+def test_a_pause_holds_everything_and_a_late_repeat_holds_nothing(one: Service) -> None:
+    """Nothing is begun, the proxy is told; after a resume the first ask, sent again, changes nothing. All of it survives."""
+    one.submit(name="r")
+    one.load("r")
+    assert one.ask(PauseAsk(id="p", mode="wait")) == Accepted(id="p")
+    assert one.beat("worker-000").assign is None
+    assert one.control.proxy_order("x").pause == "wait"
+    assert one.again().control.proxy_order("x").pause == "wait"
+    assert one.ask(StatusAsk(id="x")).paused == "wait"
+    one.ask(ResumeAsk(id="q"))
+    assert one.ask(PauseAsk(id="p", mode="wait")) == Accepted(id="p")
+    assert one.control.proxy_order("x").pause is None
+    assert one.beat("worker-000").assign is not None
+
+
+def test_a_drain_ends_with_a_resume(one: Service) -> None:
+    """Nothing new meanwhile, also from a broker that comes after; model calls go on."""
+    one.submit(name="r")
+    one.load("r")
+    one.ask(DrainAsk(id="d"))
+    assert one.beat("worker-000").assign is None
+    assert one.control.proxy_order("x").pause is None
+    assert one.again().core.holding
+    one.ask(ResumeAsk(id="q"))
+    assert one.beat("worker-000").assign is not None
+
+
+def test_new_weights_need_a_pause(one: Service) -> None:
+    """Refused while calls may run; then every try and every later run gets the new version, and a restart keeps it."""
+    one.submit(name="r")
+    one.proxy("up")
+    with pytest.raises(ValueError, match="do not stand still"):
+        one.ask(PolicyAsk(id="v", version="v2"))
+    one.ask(PauseAsk(id="p"))
+    one.core.heard_proxy(ProxyBeat(boot="p", state="paused", queued=0, running=0, down_s=0.0, order=0), 0.0)
+    with pytest.raises(ValueError, match="do not stand still"):
+        one.ask(PolicyAsk(id="v", version="v2"))
+    one.proxy("paused", running=1)
+    with pytest.raises(ValueError, match="do not stand still"):
+        one.ask(PolicyAsk(id="v", version="v2"))
+    one.proxy("paused")
+    one.ask(PolicyAsk(id="v", version="v2"))
+    (told,) = one.control.proxy_order("x").policies
+    assert (told.run, told.names) == ("r", [PolicyName(model="m", version="v2")])
+    one.submit(id_="t", name="later")
+    assert one.ask(StatusAsk(id="x", run="later")).version == "v2"
+    after = one.again()
+    assert {p.run: p.names[-1].version for p in after.control.proxy_order("x").policies} == {"r": "v2", "later": "v2"}
+
+
+def test_another_model_for_new_tries_only(one: Service) -> None:
+    """No pause is needed; the next try has the next number."""
+    one.submit(name="r")
+    one.load("r")
+    before = one.beat("worker-000").assign
+    one.ask(PolicyAsk(id="v", run="r", model="lora", version="v2", when="new"))
+    after = one.beat("worker-001").assign
+    assert before is not None
+    assert after is not None
+    assert (before.policy, after.policy) == (0, 1)
+    (told,) = one.control.proxy_order("x").policies
+    assert told.names == [PolicyName(model="m", version="v1"), PolicyName(model="lora", version="v2")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({}, "all empty"),
+        ({"url": "http://evil.example/v1"}, "may only call http://127.0.0.1:8000"),
+        ({"url": "http://127.0.0.1:9000/other"}, "must end in /v1"),
+        ({"url": "http://127.0.0.1:9000/v1", "when": "new"}, "only change while the service is paused"),
+        ({"run": "none", "version": "v2"}, "run is 'none'"),
+        ({"url": "nonsense/v1"}, "may only call"),
+        ({"url": "http://[/v1"}, "Invalid IPv6 URL"),
+    ],
+)
+def test_a_policy_that_is_refused(one: Service, fields: dict[str, Any], says: str) -> None:
+    """One sentence, and nothing has changed."""
+    one.submit(name="r")
+    one.ask(PauseAsk(id="p"))
+    one.proxy("paused")
+    before = one.control.proxy_order("x")
+    with pytest.raises(ValueError, match=says):
+        one.ask(PolicyAsk(id="v", **fields))
+    assert one.control.proxy_order("x") == before
+
+
+def test_another_server_of_an_allowed_origin(one: Service) -> None:
+    """The proxy is told, also by the next broker."""
+    one.ask(PauseAsk(id="p"))
+    one.proxy("paused")
+    one.ask(PolicyAsk(id="v", url="http://127.0.0.1:9000/v1"))
+    assert one.control.proxy_order("x").url == one.again().control.proxy_order("x").url == "http://127.0.0.1:9000/v1"
+
+
+def test_orders_to_the_proxy_are_numbered_by_what_they_say(one: Service) -> None:
+    """The same order keeps its number, so that its echo means that it is carried out."""
+    first = one.control.proxy_order("x")
+    assert one.control.proxy_order("x") == first
+    one.ask(InflightAsk(id="i", max_inflight=3))
+    second = one.control.proxy_order("x")
+    assert (second.number, second.max_inflight) == (first.number + 1, 3)
+    one.ask(InflightAsk(id="j", max_inflight=None))
+    assert one.again().control.proxy_order("x").max_inflight is None
+
+
+def test_more_and_fewer_desktops(one: Service) -> None:
+    """Those beyond the number are parked; more than there are processes, or less than none, is refused."""
+    one.submit(name="r")
+    one.load("r")
+    assert (one.beat("worker-002").park, one.beat("worker-002").assign) == (True, None)
+    one.ask(DesktopsAsk(id="d", change=1))
+    one.ask(DesktopsAsk(id="d", change=1))
+    assert one.beat("worker-002").assign is not None
+    with pytest.raises(ValueError, match="processes for 3"):
+        one.ask(DesktopsAsk(id="e", change=1))
+    with pytest.raises(ValueError, match="-1 desktops would work"):
+        one.ask(DesktopsAsk(id="f", change=-4))
+    one.ask(DesktopsAsk(id="g", change=-3))
+    assert one.beat("worker-000").park
+    assert one.again().core.desktops == 0
+
+
+def test_events_are_told_by_number(one: Service) -> None:
+    """Those after a number, and how many there are."""
+    one.submit(name="r")
+    key = one.core.runs["r"].groups.groups["a"].attempts[0].key
+    one.load("r", FeedRow(n=1, key=key, outcome=Outcome.GRADED, status=Status.OK, reward=1.0))
+    said = one.ask(EventsAsk(id="e", run="r"))
+    assert ([event.kind for event in said.events], said.last) == (["rollout"], 1)
+    assert one.ask(EventsAsk(id="e", run="r", after=1)).events == []
+
+
+def test_a_shutdown_takes_no_run_any_more(one: Service) -> None:
+    """Every run stops, resumable."""
+    one.submit(name="r")
+    one.ask(ShutdownAsk(id="x"))
+    assert one.core.runs["r"].state == "stopping"
+    with pytest.raises(LegatoError, match="shutting down"):
+        one.submit(id_="t")
+
+
+def test_what_is_no_ask_raises(one: Service) -> None:
+    """A message of another socket is a fault."""
+    with pytest.raises(TypeError, match="takes no Order"):
+        one.ask(Order(boot="x"))
