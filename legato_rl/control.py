@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -96,17 +97,24 @@ class ControlClient:
         submitted = self._answer(ask, Submitted)
         return submitted.run, Path(submitted.folder)
 
+    def resume_run(self, run: str, retry_errors: bool = False) -> Path:
+        """Have a run that stopped early go on; its folder. `retry_errors`: attempts that ended in an error of kind env too."""
+        ask = Submit(id=_id(), name=run, resume=True, retry_errors=retry_errors)
+        return Path(self._answer(ask, Submitted).folder)
+
     def status(self, run: str = "", wait_s: float = 5.0) -> RunStatus | None:
         """Where a run stands, and the service; None where the broker did not answer within `wait_s` seconds."""
         return self._ask(StatusAsk(id=_id(), run=run), RunStatus, wait_s)
 
-    def events(self, after_seq: int = 0, wait_s: float = 0.0, run: str = "", limit: int = 500) -> Events:
+    def events(
+        self, after_seq: int = 0, wait_s: float = 0.0, run: str = "", limit: int = 500, answer_s: float = ANSWER_S
+    ) -> Events:
         """A run's events after number `after_seq`, `limit` at most: at once where there are any, else within `wait_s`.
 
         Events of a run are numbered from 1 without a gap, and come in the same order to everybody, however often asked.
         """
         ask = EventsAsk(id=_id(), run=run, after=after_seq, wait_s=wait_s, limit=limit)
-        return self._answer(ask, Events, wait_s + ANSWER_S)
+        return self._answer(ask, Events, wait_s + answer_s)
 
     def stop(self, reason: str, run: str = "", wait_s: float = ANSWER_S) -> RunStatus | None:
         """Stop a run ("*": all), resumable; where it now stands, None where the broker did not answer in time."""
@@ -167,9 +175,9 @@ class ControlClient:
         """So many fewer desktops work; each ends its try first."""
         self._answer(DesktopsAsk(id=_id(), change=-count), Accepted)
 
-    def shutdown(self) -> None:
+    def shutdown(self, wait_s: float = ANSWER_S) -> None:
         """Stop every run, resumable, and end the service's processes."""
-        self._answer(ShutdownAsk(id=_id()), Accepted)
+        self._answer(ShutdownAsk(id=_id()), Accepted, wait_s)
 
     def desktop_out(self, desktop: str, reason: str, wait_s: float = 5.0) -> RunStatus | None:
         """Tell the broker that a worker's process does not stay up; None where it did not answer in time."""
@@ -211,7 +219,8 @@ def _connection(where: str | Path, keys: Path | None) -> tuple[str, Path | None]
     folder = Path(where)
     if any((folder / name).exists() for name in ("service.json", "run.json")):
         service = ServiceDir(folder).load()
-        return service.control, keys or service.keys
+        # Bound to every device of the service's machine, which is this one.
+        return re.sub(r"//(\*|0\.0\.0\.0):", "//127.0.0.1:", service.control), keys or service.keys
     return address(folder, "control"), None
 
 

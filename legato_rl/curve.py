@@ -56,6 +56,13 @@ def write_keys(folder: Path) -> None:
         raise ConfigError(f"dir is {str(folder)!r}: {error.strerror or error}; name a folder that can be written") from None
 
 
+def check_keys(folder: Path) -> None:
+    """ConfigError where a folder of keys lacks one of a service, or of the commands that connect to it on its machine."""
+    for name in (SERVER_SECRET, CLIENT_SECRET):
+        _read_secret(folder / name)
+    _read(folder / SERVER_PUBLIC)
+
+
 def guard_server(socket: zmq.Socket[bytes], folder: Path) -> None:
     """Make a socket that is not bound yet a CURVE server; nobody connects without a handler (`Gate`)."""
     socket.setsockopt(zmq.CURVE_SECRETKEY, _read_secret(folder / SERVER_SECRET))

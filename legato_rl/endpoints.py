@@ -51,7 +51,7 @@ def address(folder: Path, name: str) -> str:
 
 def tcp_address(text: str) -> str:
     """`text` as an address of socket `control` over tcp. ConfigError where it is none."""
-    match = re.fullmatch(r"tcp://([^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})", text)
+    match = re.fullmatch(r"tcp://([^\s:/\[\]]+):([0-9]{1,5})", text)
     if match is None or not 0 < int(match[2]) < 2**16:
         raise ConfigError(f"control is {text!r}: it must be tcp://HOST:PORT, as in tcp://127.0.0.1:5555")
     return text

@@ -50,8 +50,8 @@ class Quit:
 def guard_parent(clock: Clock = SYSTEM_CLOCK) -> None:
     """End this process when its parent is gone, also after SIGKILL. Started by supervisord only: a shell may leave."""
     parent = os.getppid()
-    if parent == 1:
-        # It went while this process was starting.
+    if parent == 1 and b"supervisord" not in Path("/proc/1/cmdline").read_bytes():
+        # It went while this process was starting; in a container, supervisord may be the first process itself.
         os._exit(ExitCode.ORPHANED)
 
     def watch() -> None:

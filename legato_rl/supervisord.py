@@ -1,4 +1,4 @@
-"""What does supervisord run? Renders the configuration of a run's processes. PURE: text out of settings."""
+"""What does supervisord run? Renders the configuration of a service's processes. PURE: text out of settings."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ WORKER_MODULE = "legato_rl.workers.main"
 """What another interpreter runs as a worker."""
 CHILD_FILES = 16
 """File descriptors that supervisord may need per program."""
+INCLUDE_HEAD = f"""\
+; Printed by `legato-rl serve --print-supervisord`, to be included in a supervisord of your own ([include] files = ...).
+; {KEY_VARIABLE} is taken from supervisord's own environment; all programs but the proxy are started without it.
+; It starts and stops these in order of their priority. `supervisorctl stop` takes them as they are named:
+;   supervisorctl stop legato-rl-worker:* legato-rl-broker legato-rl-proxy legato-rl-sink
+"""
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,31 @@ class Program:
         return f"legato-rl-{self.name}"
 
 
+@dataclass(frozen=True)
+class Layout:
+    """Where a service's processes find everything. `worker_python` runs the workers where it is not None, as a module: its
+    own scripts may be elsewhere."""
+
+    root: Path
+    """The service's root, or the run's folder: the one argument of each program."""
+    logs: Path
+    scripts: Path
+    """The folder of the console scripts."""
+    folder: Path
+    """Where the programs start."""
+    worker_python: Path | None = None
+
+    def check(self, *more: Path) -> None:
+        """ConfigError for a path, of these or of `more`, that the format cannot hold: it knows no quoting."""
+        for path in (self.root, self.logs, self.scripts, self.folder, self.worker_python, *more):
+            if path is not None and re.search(r"\s[;#]|[\r\n]", str(path)):
+                raise ConfigError(
+                    f"the folder {str(path)!r} cannot be used: supervisord reads none with ' ;', ' #' or a line end"
+                )
+
+
 def programs(desktops: int) -> list[Program]:
-    """The run's programs, in start order; they stop in the reverse one."""
+    """The service's programs, in start order; they stop in the reverse one."""
     return [
         Program("sink", priority=10, stop_s=20),
         Program("proxy", priority=20, stop_s=5),
@@ -53,33 +82,30 @@ def control_socket(sockets: Path) -> Path:
     return sockets / "supervisor"
 
 
-def render(
-    run_dir: Path, sockets: Path, logs: Path, scripts: Path, desktops: int, folder: Path, worker_python: Path | None = None
-) -> str:
-    """supervisord.conf for one run. `scripts` holds the console scripts, `folder` is where the programs start.
-    `worker_python` runs the workers where it is not None, as a module: its own scripts may be elsewhere.
+def render(layout: Layout, sockets: Path, desktops: int) -> str:
+    """supervisord.conf for a supervisord of its own, with `desktops` workers. ConfigError for a path that it cannot hold."""
+    layout.check(sockets)
+    return "\n".join([_head(sockets, layout.logs, desktops), *(_program(p, layout) for p in programs(desktops))])
 
-    ConfigError for a path that the format cannot hold: it knows no quoting.
+
+def render_include(layout: Layout, desktops: int) -> str:
+    """What an operator's own supervisord includes. ConfigError for a path that it cannot hold.
+
+    No [group:x]: supervisord stops the processes of a group all at once, and programs one after the other, by priority.
     """
-    for path in (run_dir, sockets, logs, scripts, folder, *([worker_python] if worker_python else [])):
-        if re.search(r"\s[;#]|[\r\n]", str(path)):
-            raise ConfigError(f"the folder {str(path)!r} cannot be used: supervisord reads none with ' ;', ' #' or a line end")
-    return "\n".join(
-        [
-            _head(sockets, logs, desktops),
-            *(_program(p, run_dir, logs, scripts, folder, worker_python) for p in programs(desktops)),
-        ]
-    )
+    layout.check()
+    return "\n".join([INCLUDE_HEAD, *(_program(p, layout, "legato-rl-") for p in programs(desktops))])
 
 
 def _head(sockets: Path, logs: Path, desktops: int) -> str:
     socket = _escape(control_socket(sockets))
-    return f"""; Rendered for one run; made anew each time.
+    return f"""; Rendered by legato-rl; made anew each time.
 [supervisord]
 nodaemon = true
 silent = true
 logfile = {_escape(logs / "supervisord.log")}
-logfile_maxbytes = 0
+logfile_maxbytes = 64MB
+logfile_backups = 3
 pidfile = {_escape(sockets / "supervisord.pid")}
 childlogdir = {_escape(logs)}
 minfds = {1024 + CHILD_FILES * desktops}
@@ -96,22 +122,22 @@ serverurl = unix://{socket}
 """
 
 
-def _program(program: Program, run_dir: Path, logs: Path, scripts: Path, folder: Path, worker_python: Path | None) -> str:
+def _program(program: Program, layout: Layout, prefix: str = "") -> str:
     # supervisord gives every program its own environment; all but the proxy lose the key before they start.
-    command = [str(scripts / program.script), str(run_dir)]
-    if program.name == "worker" and worker_python is not None:
-        command = [str(worker_python), "-m", WORKER_MODULE, str(run_dir)]
+    command = [str(layout.scripts / program.script), str(layout.root)]
+    if program.name == "worker" and layout.worker_python is not None:
+        command = [str(layout.worker_python), "-m", WORKER_MODULE, str(layout.root)]
     if program.name != "proxy":
         command = ["/usr/bin/env", "-u", KEY_VARIABLE, *command]
     many = program.name == "worker"
     process_name = f"{program.name}-%(process_num)03d" if many else program.name
     # supervisord expands this value twice (process_name is replaced the first time).
-    log = _escape(_escape(logs)) + f"/{process_name}.log"
-    return f"""[program:{program.name}]
+    log = _escape(_escape(layout.logs)) + f"/{process_name}.log"
+    return f"""[program:{prefix}{program.name}]
 command = {_escape(shlex.join(command))}
 process_name = {process_name}
 numprocs = {program.count}
-directory = {_escape(folder)}
+directory = {_escape(layout.folder)}
 priority = {program.priority}
 autostart = true
 autorestart = unexpected

@@ -3,152 +3,44 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import signal
+import secrets
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
 
-from legato_rl.config import DesktopConfig, FakeConfig, PolicyConfig
-from legato_rl.errors import ConfigError, ExitCode, RunStopped, Terminated
-from legato_rl.supervisord import KEY_VARIABLE
+from legato_rl.cli import options as opt
+from legato_rl.errors import ConfigError, ExitCode, RunStopped
+from legato_rl.service import ServiceDir
 
-Command = Callable[..., None]
-
-VM_OPTIONS = (
-    *("osworld_path", "osworld_python", "provider", "path_to_vm", "image", "ram_gb", "cpus", "cache_dir"),
-    *("client_password", "proxy"),
-)
-"""Options that are fields of DesktopConfig as they stand."""
-
-
-def _group(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one decorator, shown in the order in which they are given."""
-
-    def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-what = _group(
-    click.option("--tasks", required=True, metavar="FILE", help="JSON list of tasks; - is stdin."),
-    click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="A new or empty folder."),
-    click.option("--policy-url", required=True, metavar="URL", help="Ends in /v1; fake starts the bundled server."),
-    click.option("--model", required=True, metavar="NAME", help="The model's name at the server."),
-    click.option("--version", "policy_version", required=True, metavar="V", help="The policy version to stamp."),
-)
-where = _group(
-    click.option("--backend", default="osworld", metavar="NAME", help="osworld, container, fake or package.module:Class."),
-    click.option("--osworld", "osworld_path", type=click.Path(path_type=Path), metavar="PATH", help="OSWorld checkout."),
-    click.option(
-        "--osworld-python", type=click.Path(path_type=Path), metavar="PATH", help="Interpreter of the workers.  [default: this]"
-    ),
-    click.option("--agent", type=click.Choice(["auto", "own", "osworld"]), default="auto", help="Who builds the prompts."),
-    click.option("--provider", default="docker", metavar="NAME", help="OSWorld's provider of VMs."),
-    click.option("--vm", "path_to_vm", type=click.Path(path_type=Path), metavar="PATH", help="The VM's image."),
-    click.option("--image", default="legato-desktop:office", metavar="NAME", help="Image of container desktops."),
-    click.option("--ram-gb", type=int, default=4, metavar="N", help="GiB of memory per desktop."),
-    click.option("--cpus", type=int, default=4, metavar="N", help="Processors per desktop."),
-    click.option("--cache", "cache_dir", type=click.Path(path_type=Path), metavar="DIR", help="Where downloads are kept."),
-    click.option("--client-password", default="", metavar="WORD", help="Password of the guest's user.  [default: OSWorld's]"),
-    click.option("--proxy", type=click.Path(path_type=Path), metavar="FILE", help="OSWorld's file of proxies."),
-    click.option("--desktops", type=int, default=4, metavar="N", help="Worker processes, one desktop each."),
-    click.option(
-        "--max-booting", type=int, metavar="N", help="Desktops that boot or revert at once.  [default: 8 of OSWorld's]"
-    ),
-    click.option("--screen", default="1920x1080", metavar="WxH", help="Screen size in pixels."),
-    click.option("--no-ready-signal", is_flag=True, help="Baseline: wait --fixed-wait seconds instead."),
-    click.option("--fixed-wait", type=float, metavar="S", help="Seconds to wait without the ready signal."),
-    click.option("--no-fast-reset", is_flag=True, help="Baseline: every reset is a full one."),
-    click.option("--fake", multiple=True, metavar="KEY=VALUE", help="A setting of the fake desktop (repeatable)."),
-    click.option("--deadline", multiple=True, metavar="PHASE=S", help="A phase's deadline in seconds (repeatable)."),
-)
-how = _group(
-    click.option("--group", type=int, default=4, metavar="G", help="Attempts per task."),
-    click.option("--oversample", type=float, default=0.0, metavar="F", help="Extra attempts per group: ceil(G x F)."),
-    click.option("--close", type=click.Choice(["first", "all"]), default="first", help="When a group closes."),
-    click.option("--max-steps", type=int, default=15, metavar="N", help="Policy calls per rollout."),
-    click.option(
-        "--rollout-timeout", type=float, metavar="S", help="Seconds of a rollout; then it is graded.  [default: none]"
-    ),
-    click.option("--env-retries", type=int, default=1, metavar="N", help="Further tries after a desktop failure."),
-    click.option(
-        "--stop-failures",
-        "stop_failure_share",
-        type=float,
-        default=0.5,
-        metavar="SHARE",
-        help="Stop when more of the last 20 tries failed on the desktop.",
-    ),
-)
-calls = _group(
-    click.option("--max-inflight", type=int, metavar="N", help="Model requests at once, over all desktops.  [default: none]"),
-    click.option("--step-timeout", type=float, default=60.0, metavar="S", help="Seconds of one HTTP attempt."),
-    click.option("--retries", type=int, default=1, metavar="N", help="Further HTTP attempts of a model call."),
-    click.option("--server-wait", type=float, default=600.0, metavar="S", help="How long a server that is down is waited for."),
-    click.option("--image-max", type=int, default=20, metavar="N", help="Screenshots kept in the prompt."),
-    click.option("--temperature", type=float, default=1.0),
-    click.option("--top-p", type=float, default=1.0),
-    click.option("--max-tokens", type=int, default=2048),
-    click.option("--thinking", is_flag=True, help="Let the model think before it answers."),
-    click.option("--extra-body", metavar="JSON", help="Merged into every request."),
-    click.option("--seed", type=int, metavar="N", help="Makes fake desktops, and a server that honours seeds, reproducible."),
-)
-show = _group(
-    click.option("--quiet", is_flag=True, help="No progress."),
-    click.option("--json", "as_json", is_flag=True, help="The summary as JSON on stdout."),
-)
+OF_A_CONNECTION = ("name", "priority")
+"""Options that mean something with --connect alone."""
 
 
 @click.command("collect", context_settings={"show_default": True})
-@what
-@where
-@how
-@calls
-@show
+@opt.what
+@opt.policy
+@opt.where
+@opt.how
+@opt.calls
+@opt.show
 def collect(**options: Any) -> None:
     """Run every task's group of rollouts and write them, graded, to a folder.
 
-    The model server's key is taken from the environment variable LEGATO_POLICY_KEY. Exit codes: 0 all groups closed,
-    1 fewer than asked, 2 wrong input (nothing was started), 3 stopped early, 70 a bug, 130 Ctrl-C, 143 SIGTERM.
+    The model server's key is taken from the environment variable LEGATO_POLICY_KEY. With --connect a service (legato-rl
+    serve) does the work: its own options, such as --policy-url and --desktops, are then left out, and what else is not
+    given is as the service has it. Exit codes: 0 all groups closed, 1 fewer than asked, 2 wrong input (nothing was
+    started), 3 stopped early, 70 a bug, 130 Ctrl-C, 143 SIGTERM.
     """
     from legato_rl.cli.progress import progress
     from legato_rl.run.api import collect as run
 
-    policy = _policy(options)
-    desktop = _desktop(options)
-    settings = {
-        name: options[name]
-        for name in (
-            "desktops",
-            "agent",
-            "max_booting",
-            "group",
-            "oversample",
-            "close",
-            "max_steps",
-            "rollout_timeout",
-            "env_retries",
-            "stop_failure_share",
-            "max_inflight",
-            "image_max",
-        )
-    }
-    signal.signal(signal.SIGTERM, _terminate)
-    out = options["out"]
+    out, arguments = _alone(options) if options["connect"] is None else _connected(options)
+    opt.end_on_sigterm()
     try:
         with progress(options["quiet"]) as display:
-            summary = run(
-                options["tasks"], policy, out, desktop=desktop, on_start=display.start, on_status=display.show, **settings
-            )
+            summary = run(options["tasks"], on_start=display.start, on_status=display.show, **arguments)
     except (RunStopped, KeyboardInterrupt):
         display.cut(out)
         raise
@@ -162,75 +54,27 @@ def collect(**options: Any) -> None:
         sys.exit(ExitCode.SHORT)
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
+def _alone(options: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
+    """The folder of a run of its own, and the arguments of its `collect`."""
+    for name in sorted(opt.typed() & set(OF_A_CONNECTION)):
+        raise ConfigError(f"{name} has no effect without connect: leave it out, or name a service with --connect")
+    opt.require("out", "policy_url", "model", "policy_version")
+    settings = {name: options[name] for name in opt.OF_SETTINGS}
+    out: Path = options["out"]
+    return out, {"policy": opt.policy_of(options), "out": out, "desktop": opt.desktop_of(options), **settings}
 
 
-def _policy(options: dict[str, Any]) -> PolicyConfig:
-    return PolicyConfig(
-        options["policy_url"],
-        options["model"],
-        version=options["policy_version"],
-        api_key=os.environ.get(KEY_VARIABLE) or None,
-        extra_body=_json_object("extra-body", options["extra_body"]),
-        **{
-            name: options[name]
-            for name in (
-                "temperature",
-                "top_p",
-                "max_tokens",
-                "thinking",
-                "seed",
-                "step_timeout",
-                "retries",
-                "server_wait",
-            )
-        },
-    )
-
-
-def _desktop(options: dict[str, Any]) -> DesktopConfig:
-    return DesktopConfig(
-        backend=options["backend"],
-        **{name: options[name] for name in VM_OPTIONS},
-        screen_size=_screen(options["screen"]),
-        ready_signal=not options["no_ready_signal"],
-        fixed_wait=options["fixed_wait"],
-        fast_reset=not options["no_fast_reset"],
-        seed=options["seed"],
-        fake=_pairs("fake", options["fake"]),
-        deadlines=_pairs("deadline", options["deadline"]),
-    )
-
-
-def _screen(text: str) -> tuple[int, int]:
-    size = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", text)
-    if size is None:
-        raise ConfigError(f"screen is {text!r}: it must be WIDTHxHEIGHT in pixels, as in 1920x1080")
-    return int(size[1]), int(size[2])
-
-
-def _pairs(field: str, texts: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"{field} is {text!r}: it must be key=value, with a key such as {_example(field)}")
-        pairs[key] = value
-    return pairs
-
-
-def _example(field: str) -> str:
-    return ", ".join(list(FakeConfig.model_fields)[:4]) if field == "fake" else "reset, act, evaluate"
-
-
-def _json_object(field: str, text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{field} is {text[:200]!r}: it is no JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{field} is {text!r}: it must be a JSON object")
-    return value
+def _connected(options: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
+    """The folder of a service's run, and the arguments of its `collect`: what was typed alone."""
+    connect: Path = options["connect"]
+    typed = opt.typed()
+    for name in sorted(typed - {*opt.OF_A_RUN, *opt.OF_ITS_POLICY, *OF_A_CONNECTION, *opt.OF_THE_COMMAND}):
+        raise ConfigError(f"{opt.spelled(name)} is the service's own: leave it out with --connect")
+    chosen = {field: options[name] for name, field in opt.OF_ITS_POLICY.items() if name in typed}
+    if "extra_body" in chosen:
+        chosen["extra_body"] = opt.json_object("extra-body", chosen["extra_body"])
+    # Drawn here, so that what is stored can be shown whatever happens.
+    name = options["name"] or f"run-{secrets.token_hex(4)}"
+    settings = {name: options[name] for name in opt.OF_A_RUN if name in typed}
+    arguments = {"policy": chosen, "connect": connect, "name": name, "priority": options["priority"], **settings}
+    return ServiceDir(connect).runs / name, arguments

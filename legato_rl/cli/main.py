@@ -16,6 +16,8 @@ from legato_rl.errors import ExitCode, LegatoError, Terminated
 
 COMMANDS = {
     "collect": ("legato_rl.cli.collect:collect", "Run groups of rollouts and write them to a folder."),
+    "serve": ("legato_rl.cli.serve:serve", "Keep desktops up for runs that are submitted, by collect --connect or a trainer."),
+    "keygen": ("legato_rl.cli.keygen:keygen", "Draw the keys of a service that trainers elsewhere steer."),
     "probe": ("legato_rl.cli.probe:probe_command", "Show what a model server offers, and what training needs of it."),
     "export": ("legato_rl.cli.export:export", "Write a run's steps as training samples."),
     "profile": ("legato_rl.cli.profile:profile", "Sum a run up: statuses, time, errors, tokens."),

@@ -123,7 +123,7 @@ class Display:
             Text(f"{count} {name}", style=COLOURS.get(name, "")) for name, count in sorted(status.rows.items())
         )
         table.add_row("rollouts", rollouts if status.rows else "none yet")
-        table.add_row("desktops", _counts(status.desktops))
+        table.add_row("desktops", counts(status.desktops))
         table.add_row("policy", Text(_policy(status)))
         table.add_row("pace", f"{per_hour:,.0f} rollouts per hour, {_duration(left)} left")
         if status.sink_message:
@@ -140,8 +140,8 @@ class Display:
         parts = [
             f"groups {groups.closed}/{groups.total} closed" + (f" {groups.short} short" if groups.short else ""),
             f"attempts {status.attempts_ended}/{status.attempts_total}",
-            f"rollouts {_counts(status.rows)}",
-            f"desktops {_counts(status.desktops)}",
+            f"rollouts {counts(status.rows)}",
+            f"desktops {counts(status.desktops)}",
             f"policy {_policy(status)}",
             f"{per_hour:,.0f}/h, {_duration(left)} left",
         ]
@@ -152,16 +152,20 @@ class Display:
         return " | ".join(parts)
 
 
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()) if count) or "none yet"
+def counts(numbers: dict[str, int]) -> str:
+    """Numbers by name in words, as `2 act, 1 out`."""
+    return ", ".join(f"{count} {name}" for name, count in sorted(numbers.items()) if count) or "none yet"
 
 
-def _policy(status: RunStatus) -> str:
-    if status.state == "finished":
-        return "no longer needed"
+def policy_words(status: RunStatus) -> str:
+    """How the model server stands, in words."""
     if status.policy == "up":
         return f"up, {status.running} running, {status.queued} queued"
     return f"{status.policy} {status.policy_message}".strip()
+
+
+def _policy(status: RunStatus) -> str:
+    return "no longer needed" if status.state == "finished" else policy_words(status)
 
 
 def _duration(seconds: float | None) -> str:

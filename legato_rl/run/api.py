@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,15 @@ from legato_rl.backend import load_backend
 from legato_rl.clock import SYSTEM_CLOCK, iso
 from legato_rl.config import FAKE_URL, DesktopConfig, PolicyConfig, Settings
 from legato_rl.control import ControlClient
-from legato_rl.errors import LegatoError, RunStopped, SinkError
+from legato_rl.errors import ConfigError, LegatoError, RunStopped, SinkError
 from legato_rl.export.profile import write_summary
 from legato_rl.policy.readiness import preflight
+from legato_rl.run.audience import Audience
+from legato_rl.run.connect import collect_at
 from legato_rl.run.fake_policy import fake_policy
-from legato_rl.run.follow import follow
+from legato_rl.run.follow import Hear, follow
 from legato_rl.run.prepare import check_backend, claim_folder, release_folder, sockets_folder, write_run
-from legato_rl.run.processes import Supervisor
+from legato_rl.run.processes import Supervisor, end
 from legato_rl.rundir import RunDir, RunFile
 from legato_rl.tasks import resolve_tasks, task_list
 from legato_rl.wire import RunStatus
@@ -32,44 +34,62 @@ STOP_ANSWER_S = 5.0
 
 def collect(
     tasks: str | Path | Iterable[dict[str, Any]],
-    policy: PolicyConfig,
-    out: str | Path,
+    policy: PolicyConfig | Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
     *,
+    connect: str | Path | None = None,
+    name: str = "",
+    priority: int = 0,
     desktop: DesktopConfig | None = None,
-    desktops: int = 4,
-    group: int = 4,
-    oversample: float = 0.0,
-    max_steps: int = 15,
-    max_inflight: int | None = None,
     on_start: Callable[[RunFile], None] | None = None,
     on_status: Callable[[RunStatus], None] | None = None,
+    on_group: Callable[[dict[str, Any]], None] | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Run every task's group to its end, write the rollouts below `out`, and return the summary (`summary.json`).
 
-    `tasks` is a path, `-` (stdin), or the entries themselves; `out` a new or empty folder. Further `settings` are the
-    fields of `legato_rl.config.Settings` (rollout_timeout, env_retries, close, image_max …). `on_start` hears what was
-    resolved, before any desktop starts; `on_status` where the run stands, about twice a second.
+    `tasks` is a path, `-` (stdin), or the entries themselves; `out` a new or empty folder. `settings` are the fields of
+    `legato_rl.config.Settings`: desktops=4, group=4, oversample=0.0, max_steps=15, max_inflight=None, rollout_timeout …
+    `on_start` hears what was resolved, before any desktop starts; `on_status` where the run stands, about twice a second;
+    `on_group` each group as it closes (group, task, rewards, advantages, rollouts …: docs/protocol.md, Event).
+
+    With `connect`, the root of a service (`legato-rl serve`), the batch is a run of that. `settings`, and what is said of
+    `policy` (a mapping, or a PolicyConfig of the service's URL), differ from the service's own. `name` is the run's id and
+    its folder's name below the service's, `priority` its place among the runs.
 
     ConfigError (nothing was started) names what is wrong with the input or the server. RunStopped says why the run
     ended early; what is stored is whole, and summed up. KeyboardInterrupt stops the run: tries that only have their
     grading left are graded and stored, no process is left; a second one ends everything at once. Works off the main
     thread, and forks no Python code.
     """
-    resolved = Settings(
-        policy=policy,
-        desktop=desktop or DesktopConfig(),
-        desktops=desktops,
-        group=group,
-        oversample=oversample,
-        max_steps=max_steps,
-        max_inflight=max_inflight,
-        **settings,
-    )
+    if connect is not None:
+        if out is not None or desktop is not None:
+            raise ConfigError("out and desktop are the service's own: leave them out with connect; name names the run's folder")
+        return collect_at(
+            Path(connect), tasks, policy or {}, settings,
+            name=name, priority=priority, on_start=on_start, on_status=on_status, on_group=on_group,
+        )  # fmt: skip
+    if name or priority:
+        raise ConfigError("name and priority are a service's: leave them out, or say with connect which service it is")
+    if not isinstance(policy, PolicyConfig) or out is None:
+        raise ConfigError("policy and out are missing: a run of its own needs a PolicyConfig and a new or empty folder")
+    resolved = Settings(policy=policy, desktop=desktop or DesktopConfig(), **settings)
+    return _collect_alone(tasks, resolved, Path(out), on_start, on_status, on_group)
+
+
+def _collect_alone(
+    tasks: str | Path | Iterable[dict[str, Any]],
+    resolved: Settings,
+    out: Path,
+    on_start: Callable[[RunFile], None] | None,
+    on_status: Callable[[RunStatus], None] | None,
+    on_group: Callable[[dict[str, Any]], None] | None,
+) -> dict[str, Any]:
+    """`collect` with processes of its own."""
     specs = resolve_tasks(task_list(tasks), resolved.desktop.osworld_path, resolved.max_steps)
     check_backend(resolved, specs)
-    existed = Path(out).exists()
-    folder = claim_folder(Path(out))
+    existed = out.exists()
+    folder = claim_folder(out)
     with ExitStack() as stack:
         try:
             resolved = _with_server(resolved, folder, stack)
@@ -86,7 +106,8 @@ def collect(
             raise
         if on_start:
             on_start(run)
-        _run(folder, run, resolved.policy, _guarded(on_status))
+        with ControlClient(run.sockets) as control:
+            _run(folder, run, resolved.policy, control, Audience(control, on_status, on_group).hear)
     try:
         folder.write_end("finished", "", iso(SYSTEM_CLOCK.wall()))
         return write_summary(folder.root)
@@ -100,23 +121,6 @@ def collect(
 collect.OSWorldDesktop = load_backend("osworld")  # type: ignore[attr-defined]
 
 
-def _guarded(show: Callable[[RunStatus], None] | None) -> Callable[[RunStatus], None]:
-    """`show`, or nothing; a fault of whoever looks on does not end what is looked at. It is told once."""
-    faulty = False
-
-    def guarded(status: RunStatus) -> None:
-        nonlocal faulty
-        if show is None or faulty:
-            return
-        try:
-            show(status)
-        except Exception:
-            faulty = True
-            log.exception("on_status failed and is not called any more")
-
-    return guarded
-
-
 def _with_server(settings: Settings, folder: RunDir, stack: ExitStack) -> Settings:
     """The settings with a real URL: `fake` starts the bundled server for as long as `stack` lasts."""
     policy = settings.policy
@@ -126,37 +130,36 @@ def _with_server(settings: Settings, folder: RunDir, stack: ExitStack) -> Settin
     return settings.model_copy(update={"policy": policy.model_copy(update={"url": url})})
 
 
-def _run(folder: RunDir, run: RunFile, policy: PolicyConfig, show: Callable[[RunStatus], None]) -> None:
+def _run(folder: RunDir, run: RunFile, policy: PolicyConfig, control: ControlClient, hear: Hear) -> None:
     """Start the processes, follow them to the run's end, and end them."""
     supervisor = Supervisor(folder.supervisord_conf, run.sockets, folder.logs, SYSTEM_CLOCK)
-    with ControlClient(run.sockets) as control:
-        try:
-            supervisor.start(policy.key())
-            status = follow(supervisor, control, folder.logs, SYSTEM_CLOCK, show)
-        except KeyboardInterrupt:
-            _interrupt(supervisor, control, folder, show)
-            raise
-        except RunStopped as stopped:
-            supervisor.stop()
-            _sum_up(folder, "stopped", str(stopped))
-            raise
-        finally:
-            _end(supervisor)
+    try:
+        supervisor.start(policy.key())
+        status = follow(supervisor, control, folder.logs, SYSTEM_CLOCK, hear)
+    except KeyboardInterrupt:
+        _interrupt(supervisor, control, folder, hear)
+        raise
+    except RunStopped as stopped:
+        supervisor.stop()
+        _sum_up(folder, "stopped", str(stopped))
+        raise
+    finally:
+        end(supervisor)
     if status.state == "stopped":
         _sum_up(folder, "stopped", status.reason)
         raise RunStopped(f"the run stopped early: {status.reason}")
 
 
-def _interrupt(supervisor: Supervisor, control: ControlClient, folder: RunDir, show: Callable[[RunStatus], None]) -> None:
+def _interrupt(supervisor: Supervisor, control: ControlClient, folder: RunDir, hear: Hear) -> None:
     """The first Ctrl-C: let what is past its last action be graded and stored. A second one lets nothing."""
     try:
-        if control.stop("interrupted", STOP_ANSWER_S) is not None:
-            follow(supervisor, control, folder.logs, SYSTEM_CLOCK, show, stop="interrupted")
+        if control.stop("interrupted", wait_s=STOP_ANSWER_S) is not None:
+            follow(supervisor, control, folder.logs, SYSTEM_CLOCK, hear, stop="interrupted")
     except RunStopped as stopped:
         log.error("%s", stopped)
     except KeyboardInterrupt:
         supervisor.kill()
-    _end(supervisor)
+    end(supervisor)
     _sum_up(folder, "interrupted", "")
 
 
@@ -167,12 +170,3 @@ def _sum_up(folder: RunDir, state: str, reason: str) -> None:
         write_summary(folder.root)
     except (LegatoError, OSError) as error:
         log.error("summary.json cannot be written: %s", error)
-
-
-def _end(supervisor: Supervisor) -> None:
-    """Stop the processes; Ctrl-C while that lasts kills them."""
-    try:
-        supervisor.stop()
-    except KeyboardInterrupt:
-        supervisor.kill()
-        raise

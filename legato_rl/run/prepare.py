@@ -10,23 +10,24 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 from legato_rl._version import __version__
 from legato_rl.backend import OSWORLD_BACKENDS
-from legato_rl.clock import SYSTEM_CLOCK, iso
+from legato_rl.clock import SYSTEM_CLOCK, day, iso
 from legato_rl.config import DesktopConfig, Settings
-from legato_rl.endpoints import address
+from legato_rl.endpoints import IPC_LIMIT
 from legato_rl.errors import ConfigError
 from legato_rl.fake.layout import check_size
 from legato_rl.run.processes import child_environment, scripts_folder
 from legato_rl.rundir import RunDir, RunFile, TaskSpec
-from legato_rl.supervisord import render
+from legato_rl.supervisord import Layout, control_socket, render
 
 log = logging.getLogger("legato_rl")
 
+MOST_PID = 2**22
+"""The largest pid; supervisord adds its own to its socket's name while it binds it."""
 CHECK_S = 180.0
 """Seconds that one look at a backend may take; OSWorld with all its libraries on a cold disk takes long to import."""
 
@@ -42,16 +43,23 @@ def check_backend(settings: Settings, tasks: list[TaskSpec]) -> None:
         check_size(desktop.screen_size)
         return
     ask_workers(desktop, "legato_rl.backend", desktop.backend)
-    checkout = [str(desktop.osworld_path)] if desktop.osworld_path else []
-    if desktop.backend in OSWORLD_BACKENDS:
-        entries = [{"task_id": task.task_id, "domain": task.domain, "config": task.config} for task in tasks]
-        _judge_tasks(
-            json.loads(ask_workers(desktop, "legato_rl.workers.desktop.tasks_check", *checkout, given=json.dumps(entries)))
-        )
+    check_tasks(desktop, tasks)
     if settings.osworld_agent:
-        ask_workers(desktop, "legato_rl.workers.agent.checkout", *checkout)
+        ask_workers(desktop, "legato_rl.workers.agent.checkout", *_checkout(desktop))
     if (desktop.backend, desktop.provider) == ("osworld", "docker"):
         _find_image(desktop.path_to_vm)
+
+
+def check_tasks(desktop: DesktopConfig, tasks: list[TaskSpec]) -> None:
+    """The backend, where it is OSWorld's, is there and can run the tasks. ConfigError names the first that it cannot."""
+    if desktop.backend in OSWORLD_BACKENDS:
+        entries = [{"task_id": task.task_id, "domain": task.domain, "config": task.config} for task in tasks]
+        module = "legato_rl.workers.desktop.tasks_check"
+        _judge_tasks(json.loads(ask_workers(desktop, module, *_checkout(desktop), given=json.dumps(entries))))
+
+
+def _checkout(desktop: DesktopConfig) -> list[str]:
+    return [str(desktop.osworld_path)] if desktop.osworld_path else []
 
 
 def ask_workers(desktop: DesktopConfig, module: str, *arguments: str, given: str = "") -> str:
@@ -123,15 +131,21 @@ def release_folder(folder: RunDir, existed: bool) -> None:
         folder.root.rmdir()
 
 
-def sockets_folder() -> Path:
-    """A private folder for the run's sockets, of a short name (a socket's path has 107 bytes at most)."""
-    roots = [Path(root) for root in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp") if root]
-    for root in roots:
-        if root.is_dir() and os.access(root, os.W_OK) and len(str(root)) < 80:
-            folder = Path(tempfile.mkdtemp(prefix="legato-", dir=root))
-            address(folder, "control")
-            return folder
+def sockets_folder(lasting: bool = False) -> Path:
+    """A private temporary folder for sockets, of a short name (a socket's path has 107 bytes at most).
+
+    `lasting`: not below XDG_RUNTIME_DIR, which goes when the user logs out.
+    """
+    runtime = None if lasting else os.environ.get("XDG_RUNTIME_DIR")
+    for root in [Path(root) for root in (runtime, tempfile.gettempdir(), "/tmp") if root]:
+        if root.is_dir() and os.access(root, os.W_OK) and fits_sockets(root / "legato-12345678"):
+            return Path(tempfile.mkdtemp(prefix="legato-", dir=root))
     raise ConfigError(f"the temporary folder is {tempfile.gettempdir()!r}: set TMPDIR to a writable folder of a short name")
+
+
+def fits_sockets(folder: Path) -> bool:
+    """Whether sockets in `folder` have paths that are short enough: supervisord's is the longest while it is bound."""
+    return len(f"{control_socket(folder)}.{MOST_PID}".encode()) <= IPC_LIMIT
 
 
 def write_run(folder: RunDir, settings: Settings, tasks: list[TaskSpec], engine: dict[str, Any], sockets: Path) -> RunFile:
@@ -140,16 +154,15 @@ def write_run(folder: RunDir, settings: Settings, tasks: list[TaskSpec], engine:
     run = RunFile(
         run_id=f"run-{secrets.token_hex(4)}",
         created_at=iso(now),
-        today=date.fromtimestamp(now).strftime("%A, %B %d, %Y"),
+        today=day(now),
         legato_rl=__version__,
         python=platform.python_version(),
         settings=settings,
         sockets=sockets,
         engine=engine,
     )
-    python = settings.desktop.osworld_python
-    conf = render(folder.root, sockets, folder.logs, scripts_folder(), settings.desktops, Path.cwd(), python)
-    folder.supervisord_conf.write_text(conf)
+    layout = Layout(folder.root, folder.logs, scripts_folder(), Path.cwd(), settings.desktop.osworld_python)
+    folder.supervisord_conf.write_text(render(layout, sockets, settings.desktops))
     folder.write_tasks(tasks)
     folder.write_run(run)
     return run

@@ -140,6 +140,15 @@ class Supervisor:
         psutil.wait_procs(family, timeout=KILL_S)
 
 
+def end(supervisor: Supervisor) -> None:
+    """Stop the processes; Ctrl-C while that lasts kills them."""
+    try:
+        supervisor.stop()
+    except KeyboardInterrupt:
+        supervisor.kill()
+        raise
+
+
 def log_tail(path: Path, lines: int = 5) -> str:
     """The last lines of a log; empty where there is none."""
     try:

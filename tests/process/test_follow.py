@@ -15,7 +15,7 @@ from legato_rl.errors import RunStopped
 from legato_rl.run.follow import LOOK_S, SILENT_S, follow
 from legato_rl.run.prepare import claim_folder
 from legato_rl.run.processes import Supervisor
-from legato_rl.supervisord import render
+from legato_rl.supervisord import Layout, render
 
 pytestmark = pytest.mark.process
 
@@ -32,7 +32,7 @@ def test_a_broker_that_never_answers_ends_the_run(tmp_path: Path) -> None:
     folder = claim_folder(tmp_path / "run")
     with tempfile.TemporaryDirectory(prefix="lr-") as sockets:
         folder.write_run(run_file(Path(sockets)))
-        conf = render(folder.root, Path(sockets), folder.logs, Path("/bin"), 1, tmp_path)
+        conf = render(Layout(folder.root, folder.logs, Path("/bin"), tmp_path), Path(sockets), 1)
         folder.supervisord_conf.write_text(conf.partition("[program:")[0])
         (folder.logs / "broker.log").write_text("the cause\n")
         supervisor = Supervisor(folder.supervisord_conf, Path(sockets), folder.logs, SYSTEM_CLOCK)

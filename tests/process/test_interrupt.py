@@ -14,7 +14,7 @@ from legato_rl.control import ControlClient
 from legato_rl.run import api
 from legato_rl.run.prepare import claim_folder
 from legato_rl.run.processes import Supervisor
-from legato_rl.supervisord import render
+from legato_rl.supervisord import Layout, render
 
 pytestmark = pytest.mark.process
 
@@ -25,7 +25,7 @@ def test_a_broker_that_is_not_there_is_not_waited_for(tmp_path: Path, monkeypatc
     folder = claim_folder(tmp_path / "run")
     with tempfile.TemporaryDirectory(prefix="lr-") as sockets:
         folder.write_run(run_file(Path(sockets)))
-        conf = render(folder.root, Path(sockets), folder.logs, Path("/bin"), 1, tmp_path)
+        conf = render(Layout(folder.root, folder.logs, Path("/bin"), tmp_path), Path(sockets), 1)
         folder.supervisord_conf.write_text(conf.partition("[program:")[0])
         supervisor = Supervisor(folder.supervisord_conf, Path(sockets), folder.logs, SYSTEM_CLOCK)
         supervisor.start(None)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from legato_rl.errors import ExitCode
-from legato_rl.supervisord import EXPECTED_EXITS, programs, render
+from legato_rl.supervisord import EXPECTED_EXITS, Layout, programs, render
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
 
@@ -24,7 +24,7 @@ def test_every_program_is_told() -> None:
 
 def test_rotation_is_as_rendered() -> None:
     """The size and number of rotated logs are those of the rendered configuration."""
-    conf = render(Path("/run"), Path("/sockets"), Path("/logs"), Path("/bin"), 2, Path("/"))
+    conf = render(Layout(Path("/run"), Path("/logs"), Path("/bin"), Path("/")), Path("/sockets"), 2)
     assert conf.count("stdout_logfile_maxbytes = 64MB\nstdout_logfile_backups = 3\n") == len(programs(2))
-    assert "\nlogfile_maxbytes = 0\n" in conf
+    assert "\nlogfile_maxbytes = 64MB\nlogfile_backups = 3\n" in conf
     assert "| at 64 MB, three older ones kept (`.1` to `.3`) |" in PAGE

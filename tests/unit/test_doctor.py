@@ -26,7 +26,7 @@ from legato_rl.doctor import (
     task_files,
     worker_rows,
 )
-from legato_rl.supervisord import CHILD_FILES, render
+from legato_rl.supervisord import CHILD_FILES, Layout, render
 
 IMAGE = "legato-desktop:office"
 KVM = Kvm(True, True, "x86_64", frozenset({"kvm", "kvm_intel"}), frozenset({"fpu", "vmx"}), qemu=True)
@@ -154,7 +154,7 @@ def test_fewer_desktops_that_do_fit(desktops: int, memory: int) -> None:
 
 def test_open_files_are_those_that_supervisord_asks_for() -> None:
     """It does not start with fewer."""
-    conf = render(Path("/run"), Path("/sockets"), Path("/logs"), Path("/bin"), 3, Path("/"))
+    conf = render(Layout(Path("/run"), Path("/logs"), Path("/bin"), Path("/")), Path("/sockets"), 3)
     assert f"\nminfds = {LEAST_FILES + CHILD_FILES * 3}\n" in conf
 
 

@@ -27,6 +27,7 @@ def status(closed: int = 1, **changes: Any) -> RunStatus:
     """Where a run of four groups stands."""
     fields: dict[str, Any] = {
         "id": "x",
+        "run": "r1",
         "state": "running",
         "reason": "",
         "groups": GroupCounts(total=4, closed=closed, short=0, open=4 - closed),

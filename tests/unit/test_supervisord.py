@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from supervisor.options import ServerOptions, expand
 
-from legato_rl.supervisord import KEY_VARIABLE, control_socket, programs, render
+from legato_rl.supervisord import KEY_VARIABLE, Layout, control_socket, programs, render, render_include
 
 ROLES = ("sink", "proxy", "broker", "worker")
 AWKWARD = Path("/tmp/100% of; it/%(x)s 'quoted'")
@@ -17,7 +17,12 @@ AWKWARD = Path("/tmp/100% of; it/%(x)s 'quoted'")
 
 def conf(run_dir: Path = Path("/r/un"), desktops: int = 3, folder: Path = Path("/some/where")) -> str:
     """A rendered configuration."""
-    return render(run_dir, Path("/tmp/legato-x"), run_dir / "logs", Path("/venv/bin"), desktops, folder)
+    return render(layout(run_dir, folder), Path("/tmp/legato-x"), desktops)
+
+
+def layout(root: Path = Path("/r/un"), folder: Path = Path("/some/where"), python: Path | None = None) -> Layout:
+    """Where a service's processes are."""
+    return Layout(root, root / "logs", Path("/venv/bin"), folder, python)
 
 
 def parsed(text: str) -> RawConfigParser:
@@ -81,7 +86,7 @@ def test_supervisord_itself_accepts_it(tmp_path: Path) -> None:
     run_dir = tmp_path / "100% run"
     (run_dir / "logs").mkdir(parents=True)
     path = tmp_path / "supervisord.conf"
-    path.write_text(render(run_dir, tmp_path, run_dir / "logs", Path("/venv/bin"), 2, tmp_path))
+    path.write_text(render(layout(run_dir, tmp_path), tmp_path, 2))
     options = ServerOptions()
     options.realize(["-c", str(path), "-n"])
     groups = {group.name: group for group in options.process_group_configs}
@@ -107,10 +112,29 @@ def test_each_desktop_has_its_files() -> None:
 
 def test_workers_with_an_interpreter_of_their_own() -> None:
     """Only they run with it, as a module; the key is kept from them all the same."""
-    text = render(
-        Path("/r/un"), Path("/tmp/legato-x"), Path("/r/un/logs"), Path("/venv/bin"), 3, Path("/"), Path("/os world/python")
-    )
+    text = render(layout(python=Path("/os world/python")), Path("/tmp/legato-x"), 3)
     parser = parsed(text)
     start = ["/usr/bin/env", "-u", KEY_VARIABLE]
     assert command(parser, "worker") == [*start, "/os world/python", "-m", "legato_rl.workers.main", "/r/un"]
     assert command(parser, "broker") == [*start, "/venv/bin/legato-rl-broker", "/r/un"]
+
+
+def test_an_operators_supervisord_takes_the_programs(tmp_path: Path) -> None:
+    """Included beside its own: each role under a name of ours, its worker's names as they are, rotated logs, stop order."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "legato.conf").write_text(render_include(layout(tmp_path, tmp_path), 2))
+    main = tmp_path / "supervisord.conf"
+    main.write_text(f"[supervisord]\nlogfile = {tmp_path}/own.log\n[include]\nfiles = legato.conf\n")
+    options = ServerOptions()
+    options.realize(["-c", str(main), "-n"])
+    groups = {group.name: group for group in options.process_group_configs}
+    assert sorted(groups) == sorted(f"legato-rl-{role}" for role in ROLES)
+    assert [config.name for config in groups["legato-rl-worker"].process_configs] == ["worker-000", "worker-001"]
+    stops = sorted(groups.values(), key=lambda group: group.priority, reverse=True)
+    assert [group.name for group in stops] == [f"legato-rl-{role}" for role in ("worker", "broker", "proxy", "sink")]
+    for role in ROLES:
+        for config in groups[f"legato-rl-{role}"].process_configs:
+            words = shlex.split(config.command)
+            assert words[-1] == str(tmp_path)
+            assert (KEY_VARIABLE in words) == (role != "proxy")
+            assert (config.exitcodes, config.stdout_logfile_maxbytes) == ([0, 2], 64 * 2**20)

@@ -1,0 +1,111 @@
+"""What is `collect` at a service, whose processes are not ours? A run submitted, followed to its end, and summed up."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from legato_rl.clock import SYSTEM_CLOCK
+from legato_rl.config import PolicyConfig
+from legato_rl.control import ControlClient
+from legato_rl.errors import ConfigError, LegatoError, NoAnswer, RunStopped
+from legato_rl.export.profile import write_summary
+from legato_rl.run.audience import Audience
+from legato_rl.run.follow import follow_run
+from legato_rl.run.prepare import check_tasks
+from legato_rl.rundir import RunDir, RunFile
+from legato_rl.service import ServiceDir, ServiceFile
+from legato_rl.tasks import resolve_tasks, task_list
+from legato_rl.wire import RunStatus
+
+log = logging.getLogger("legato_rl")
+
+CLOSE_S = 60.0
+"""Seconds that a service may take to close the folder of a run that has ended."""
+TURN_S = 0.1
+
+
+def collect_at(
+    root: Path,
+    tasks: Any,
+    policy: PolicyConfig | Mapping[str, Any],
+    settings: Mapping[str, Any],
+    *,
+    name: str = "",
+    priority: int = 0,
+    on_start: Callable[[RunFile], None] | None = None,
+    on_status: Callable[[RunStatus], None] | None = None,
+    on_group: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+    """Run the tasks at the service in `root`; the run's summary. Arguments and errors are those of `run.api.collect`.
+
+    KeyboardInterrupt stops this run alone, resumable; a second one leaves at once.
+    """
+    service = find_service(root)
+    settings = {**settings, "policy": choose_policy(policy, service)}
+    specs = resolve_tasks(
+        task_list(tasks), service.settings.desktop.osworld_path, settings.get("max_steps", service.settings.max_steps)
+    )
+    check_tasks(service.settings.desktop, specs)
+    # Drawn here, so that an interrupted question can be taken back.
+    name = name or f"run-{secrets.token_hex(4)}"
+    folder = ServiceDir(root.resolve()).run(name, service)
+    with ControlClient(root) as client:
+        audience = Audience(client, on_status, on_group)
+        try:
+            client.submit([spec.model_dump() for spec in specs], settings, name, priority)
+            if on_start:
+                on_start(folder.load_run())
+            status = follow_run(client, name, SYSTEM_CLOCK, audience.hear)
+        except KeyboardInterrupt:
+            _interrupt(client, name, audience, folder)
+            raise
+    _wait_for_end(folder)
+    summary = write_summary(folder.root)
+    if status.state == "stopped":
+        raise RunStopped(f"the run stopped early: {status.reason}")
+    return summary
+
+
+def choose_policy(policy: PolicyConfig | Mapping[str, Any], service: ServiceFile) -> dict[str, Any]:
+    """What a run says of its policy: a mapping as it is, of a PolicyConfig what was set. ConfigError for another server."""
+    if not isinstance(policy, PolicyConfig):
+        return dict(policy)
+    own = service.settings.policy
+    for name in ("url", "server_wait"):
+        if name in policy.model_fields_set and getattr(policy, name) != getattr(own, name):
+            raise ConfigError(
+                f"policy.{name} is {getattr(policy, name)!r}: it is the service's own, {getattr(own, name)!r}; "
+                "give policy as a mapping of what differs"
+            )
+    return policy.model_dump(include=policy.model_fields_set - {"url", "server_wait"})
+
+
+def find_service(root: Path) -> ServiceFile:
+    """The service in `root`. ConfigError where there is none."""
+    if not ServiceDir(root).service_file.exists():
+        raise ConfigError(f"connect is {str(root)!r}: there is no service; start one with legato-rl serve --dir {root}")
+    return ServiceDir(root).load()
+
+
+def _interrupt(client: ControlClient, name: str, audience: Audience, folder: RunDir) -> None:
+    """Ctrl-C: have the run stopped, and wait until it is. The second one is raised."""
+    try:
+        client.stop("interrupted", name)
+        follow_run(client, name, SYSTEM_CLOCK, audience.hear, stop="interrupted")
+        _wait_for_end(folder)
+        write_summary(folder.root)
+    except (LegatoError, OSError) as error:
+        log.error("%s", error)
+
+
+def _wait_for_end(folder: RunDir) -> None:
+    """Until the service has closed the folder of a run that is over: every line is in it then."""
+    give_up = SYSTEM_CLOCK.monotonic() + CLOSE_S
+    while folder.load_end() is None:
+        if SYSTEM_CLOCK.monotonic() > give_up:
+            raise NoAnswer(f"the service did not close {folder.root} within {CLOSE_S:.0f} s: see its broker.log and sink.log")
+        SYSTEM_CLOCK.sleep(TURN_S)

@@ -1,0 +1,156 @@
+"""What must be true before a service starts? Makes its root or opens it again, and writes `service.json`."""
+
+from __future__ import annotations
+
+import fcntl
+import platform
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from legato_rl._version import __version__
+from legato_rl.bad_input import OPTIONS, told, without_secrets
+from legato_rl.clock import SYSTEM_CLOCK, iso
+from legato_rl.config import Settings
+from legato_rl.curve import check_keys
+from legato_rl.endpoints import address, tcp_address
+from legato_rl.errors import ConfigError
+from legato_rl.run.prepare import fits_sockets, sockets_folder
+from legato_rl.run.processes import scripts_folder
+from legato_rl.service import ServiceDir, ServiceFile, origin
+from legato_rl.supervisord import Layout
+
+MOST_DESKTOPS = 4096
+"""As of the setting `desktops`."""
+SAME = ("settings", "most_desktops", "origins", "control", "keys")
+"""What a service keeps as long as it lives."""
+OF_A_FAKE = {"settings.policy.url", "origins"}
+"""What differs each time with the bundled server."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a service is to be, beside what its runs get."""
+
+    most_desktops: int | None = None
+    """Worker processes; those beyond the settings' desktops wait to be asked for. None: no more than these."""
+    origins: tuple[str, ...] = ()
+    """URLs to whose origins, beside that of the settings' policy, a trainer may move the model calls."""
+    control: str = ""
+    """A `tcp://` address; empty for a socket of this machine."""
+    keys: Path | None = None
+    """The folder of the CURVE keys for it."""
+
+    def check(self, settings: Settings) -> None:
+        """ConfigError names what is wrong."""
+        if self.most_desktops is not None and not settings.desktops <= self.most_desktops <= MOST_DESKTOPS:
+            raise ConfigError(
+                f"most-desktops is {self.most_desktops}: it must be {settings.desktops}, the desktops, to {MOST_DESKTOPS}"
+            )
+        for url in self.origins:
+            if not re.match(r"https?://[^/\s?#@]+", url):
+                raise ConfigError(f"allow-origin is {told(without_secrets(url))}: it must be as in http://127.0.0.1:8000")
+        if self.control:
+            tcp_address(self.control)
+            if self.keys is None:
+                raise ConfigError("keys is missing: control over tcp is for those who have one; legato-rl keygen draws them")
+            check_keys(self.keys)
+        elif self.keys is not None:
+            raise ConfigError(f"keys is {str(self.keys)!r}: it has no effect without control; give both or neither")
+
+
+def claim_root(root: Path) -> ServiceDir:
+    """`root` as a service's, made private to the user where it is new. ConfigError where it holds something else."""
+    try:
+        if root.exists() and not root.is_dir():
+            raise ConfigError(f"dir is {str(root)!r}: it is a file; name a folder")
+        if root.is_dir() and any(root.iterdir()) and not ServiceDir(root).service_file.exists():
+            what = "it holds a run" if (root / "run.json").exists() else "it is not empty, and holds no service"
+            raise ConfigError(f"dir is {str(root)!r}: {what}; name a new or empty folder, or one that holds a service")
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        root.chmod(0o700)
+        folder = ServiceDir(root.resolve())
+        for path in (folder.runs, folder.logs):
+            path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"dir is {str(root)!r}: {error.strerror or error}; name a folder that can be written") from None
+    return folder
+
+
+def release_root(folder: ServiceDir, existed: bool) -> None:
+    """Take back what claim_root made, where nothing was started and no service is there."""
+    if folder.service_file.exists():
+        return
+    for file in (folder.supervisord_conf, *folder.logs.iterdir()):
+        file.unlink(missing_ok=True)
+    for path in (folder.runs, folder.logs):
+        path.rmdir()
+    if not existed:
+        folder.root.rmdir()
+
+
+def refuse_running(folder: ServiceDir) -> None:
+    """ConfigError where a sink holds the root: a second set of processes would take the sockets from the first."""
+    try:
+        with folder.lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return
+    except BlockingIOError:
+        raise ConfigError(f"dir is {str(folder.root)!r}: its service is running; end that first") from None
+
+
+def describe(folder: ServiceDir, settings: Settings, terms: Terms, engine: dict[str, Any], fake: bool = False) -> ServiceFile:
+    """What `service.json` will say. One that is there keeps its sockets, and must say the same of settings and terms.
+
+    `fake`: the URL is the bundled server's, which has another one each time. ConfigError names the first difference.
+    """
+    old = folder.load() if folder.service_file.exists() else None
+    sockets = old.sockets if old else place_sockets(folder.root)
+    service = ServiceFile(
+        created_at=old.created_at if old else iso(SYSTEM_CLOCK.wall()),
+        legato_rl=__version__,
+        python=platform.python_version(),
+        settings=settings,
+        most_desktops=settings.desktops if terms.most_desktops is None else terms.most_desktops,
+        origins=[origin(url) for url in (settings.policy.url, *terms.origins)],
+        sockets=sockets,
+        control=terms.control or address(sockets, "control"),
+        keys=terms.keys.resolve() if terms.keys else None,
+        engine=engine,
+    )
+    if old is not None:
+        _refuse_difference(old, service, fake)
+    return service
+
+
+def place_sockets(root: Path) -> Path:
+    """The folder of the sockets: below the root where that has a short name, else a temporary one. It is private."""
+    folder = root / "sockets"
+    return folder if fits_sockets(folder) else sockets_folder(lasting=True)
+
+
+def layout(folder: ServiceDir, settings: Settings) -> Layout:
+    """Where the service's processes find everything."""
+    return Layout(folder.root, folder.logs, scripts_folder(), Path.cwd(), settings.desktop.osworld_python)
+
+
+def _refuse_difference(old: ServiceFile, new: ServiceFile, fake: bool) -> None:
+    before, now = (dict(_leaves(file.model_dump(mode="json", include=set(SAME)))) for file in (old, new))
+    for path in sorted((before.keys() | now.keys()) - (OF_A_FAKE if fake else set())):
+        if before.get(path) != now.get(path):
+            name = path.rpartition(".")[2]
+            raise ConfigError(
+                f"{OPTIONS.get(name, name)} is {told(now.get(path))}: this service was made with {told(before.get(path))}; "
+                "give that, or name another folder"
+            )
+
+
+def _leaves(value: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, part in value.items():
+        if isinstance(part, dict) and part:
+            yield from _leaves(part, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", part

@@ -1,0 +1,104 @@
+"""What is `serve`? A service's processes under a supervisord of its own, or the configuration for an operator's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from legato_rl.clock import SYSTEM_CLOCK
+from legato_rl.config import FAKE_URL, Settings
+from legato_rl.control import ControlClient
+from legato_rl.errors import ConfigError, ControlError, RunStopped
+from legato_rl.policy.readiness import preflight
+from legato_rl.run.audience import Audience
+from legato_rl.run.fake_policy import fake_policy
+from legato_rl.run.follow import Hear, follow_service
+from legato_rl.run.prepare import check_backend
+from legato_rl.run.prepare_service import Terms, claim_root, describe, layout, refuse_running, release_root
+from legato_rl.run.processes import Supervisor, end
+from legato_rl.service import ServiceDir, ServiceFile
+from legato_rl.sockets import private_folder
+from legato_rl.supervisord import render, render_include
+from legato_rl.wire import RunStatus
+
+log = logging.getLogger("legato_rl")
+
+STOP_ANSWER_S = 5.0
+"""Seconds that the broker has to answer Ctrl-C; one that does not is ended with the rest."""
+END_S = 90.0
+"""Seconds that a service may take to end: every run's grace for what is being graded, closing the folders, and some more."""
+
+
+def serve(
+    root: Path,
+    settings: Settings,
+    terms: Terms,
+    on_start: Callable[[ServiceFile], None] | None = None,
+    on_status: Callable[[RunStatus], None] | None = None,
+) -> None:
+    """Run a service in `root` until it is shut down; `settings` are what a run gets that says nothing else.
+
+    ConfigError (nothing was started) names what is wrong with the input or the server, or differs from what the service in
+    `root` was made with. RunStopped says why it cannot go on. KeyboardInterrupt shuts it down: runs stop, resumable, and
+    go on when it is started again; a second one ends everything at once.
+    """
+    with _prepared(root, settings, terms) as (folder, service):
+        refuse_running(folder)
+        private_folder(service.sockets)
+        folder.supervisord_conf.write_text(render(layout(folder, settings), service.sockets, service.most_desktops))
+        folder.write(service)
+        if on_start:
+            on_start(service)
+        supervisor = Supervisor(folder.supervisord_conf, service.sockets, folder.logs, SYSTEM_CLOCK)
+        with ControlClient(folder.root) as client:
+            hear = Audience(client, on_status).hear
+            try:
+                supervisor.start(settings.policy.key())
+                follow_service(supervisor, client, folder.logs, SYSTEM_CLOCK, hear)
+            except KeyboardInterrupt:
+                _shut_down(supervisor, client, folder, hear)
+                raise
+            finally:
+                end(supervisor)
+
+
+def configuration(root: Path, settings: Settings, terms: Terms) -> str:
+    """What an operator's supervisord includes to run the service in `root`. Starts nothing, and writes `service.json`."""
+    if settings.policy.url == FAKE_URL:
+        raise ConfigError(f"policy-url is {FAKE_URL!r}: start `legato-rl fake-policy`, which stays up, and give its URL")
+    with _prepared(root, settings, terms) as (folder, service):
+        text = render_include(layout(folder, settings), service.most_desktops)
+        folder.write(service)
+        return text
+
+
+@contextmanager
+def _prepared(root: Path, settings: Settings, terms: Terms) -> Iterator[tuple[ServiceDir, ServiceFile]]:
+    """The root and its service, checked; the bundled server runs meanwhile. Taken back where no service.json was written."""
+    terms.check(settings)
+    check_backend(settings, [])
+    existed = root.exists()
+    folder = claim_root(root)
+    with ExitStack() as stack:
+        stack.callback(release_root, folder, existed)
+        policy = settings.policy
+        fake = policy.url == FAKE_URL
+        if fake:
+            url = stack.enter_context(fake_policy(folder.logs, policy.seed))
+            policy = policy.model_copy(update={"url": url})
+            settings = settings.model_copy(update={"policy": policy})
+        engine = preflight(policy, image_max=settings.image_max, screen_size=settings.desktop.screen_size)
+        yield folder, describe(folder, settings, terms, engine, fake)
+
+
+def _shut_down(supervisor: Supervisor, client: ControlClient, folder: ServiceDir, hear: Hear) -> None:
+    """The first Ctrl-C: every run stops, and the service ends. A second one kills it."""
+    try:
+        client.shutdown(STOP_ANSWER_S)
+        follow_service(supervisor, client, folder.logs, SYSTEM_CLOCK, hear, END_S)
+    except (ControlError, RunStopped) as error:
+        log.error("%s", error)
+    except KeyboardInterrupt:
+        supervisor.kill()
