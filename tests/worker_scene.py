@@ -79,15 +79,22 @@ class Stage:
     assign: Assignment | None = None
     order: Callable[[Beat], dict[str, Any]] = lambda beat: {}
     """Further fields of the answer to a beat."""
+    answers_beats: bool = True
     stores_blobs: bool = True
+    settings: Settings | None = None
+    """What the run of a try asks for."""
     refuses_blobs: str = ""
     """Why the sink will never take a blob; empty where it does."""
     beats: list[Beat] = field(default_factory=list)
     calls: list[Received] = field(default_factory=list)
     cancels: list[CallCancel] = field(default_factory=list)
     drafts: list[Received] = field(default_factory=list)
+    agents: list[tuple[Settings, str]] = field(default_factory=list)
+    """What each agent was built for."""
     blobs: dict[str, bytes] = field(default_factory=dict)
     """What the sink was sent."""
+    blob_runs: dict[str, str] = field(default_factory=dict)
+    """By hash: the run that a blob was last sent for."""
     _peer: bytes = b""
 
     def turn(self, seconds: float = 0.05) -> None:
@@ -102,13 +109,16 @@ class Stage:
             case Beat() as beat:
                 self.beats.append(beat)
                 self._peer = received.peer
+                if not self.answers_beats:
+                    return
                 self.push(assign=self.assign if beat.ready and beat.holds is None else None, **self.order(beat))
             case CallAsk():
                 self.calls.append(received)
             case CallCancel(call=call) as cancel:
                 self.cancels.append(cancel)
                 self.policy.send(received.peer, CallGone(call=call))
-            case PutBlobs(blobs=names):
+            case PutBlobs(run=run, blobs=names):
+                self.blob_runs.update((name.sha256, run) for name in names)
                 self.blobs.update((name.sha256, bytes(data)) for name, data in zip(names, received.blobs, strict=True))
                 if self.refuses_blobs:
                     refused = Refused(about="PutBlobs", of=received.message.ident(), reason=self.refuses_blobs)
@@ -129,13 +139,26 @@ class Stage:
         """Send the worker an order of its present process."""
         self.orders.send(self._peer, Order(boot=fields.pop("boot", self.beats[-1].boot), **fields))
 
-    def give(self, key: RolloutKey = KEY, max_steps: int = 5, meta: Any = None) -> None:
+    def give(self, key: RolloutKey = KEY, max_steps: int = 5, **fields: Any) -> None:
         """Hand out a try, and wait until it is held."""
-        self.assign = assignment(key, max_steps, meta)
+        self.assign = self.assignment(key, max_steps, **fields)
         if self.beats and self.beats[-1].ready:
             self.push(assign=self.assign)
         self.until(lambda: self.beats and self.beats[-1].holds and self.beats[-1].holds.key == key, "the held try")
         self.assign = None
+
+    def assignment(self, key: RolloutKey, max_steps: int = 5, **fields: Any) -> Assignment:
+        """A try at a task of the group's name; `fields` are laid over those of the scene's run."""
+        assert self.settings is not None
+        task = {"id": key.group, "instruction": "do it", "evaluator": {"func": "f"}}
+        usual = {
+            "task_id": key.group,
+            "domain": None,
+            "task": task,
+            "settings": self.settings.model_dump(mode="json"),
+            "today": "Tuesday, January 01, 2030",
+        }
+        return Assignment(key=key, max_steps=max_steps, **(usual | fields))
 
     def stop(self, **order: Any) -> None:
         """Order an end of the held try, and wait until the worker has heard it."""
@@ -185,13 +208,7 @@ def ended(link: Link) -> bool:
     return False
 
 
-def assignment(key: RolloutKey, max_steps: int = 5, meta: Any = None) -> Assignment:
-    """A try at a task of the group's name."""
-    task = {"id": key.group, "instruction": "do it", "evaluator": {"func": "f"}}
-    return Assignment(key=key, task_id=key.group, domain=None, task=task, max_steps=max_steps, meta=meta)
-
-
-def reply(ask: CallAsk, text: str, *, version: str = "v1", queued_s: float = 0.0) -> CallReply:
+def reply(ask: CallAsk, text: str, *, model: str = "m", version: str = "v1", queued_s: float = 0.0) -> CallReply:
     """A completion of `ask`, one token a character."""
     ids = list(text.encode())
     return CallReply(
@@ -199,7 +216,7 @@ def reply(ask: CallAsk, text: str, *, version: str = "v1", queued_s: float = 0.0
         response=StepResponse(
             content=text, reasoning=None, token_ids=ids, logprobs=[-0.5] * len(ids), tokens=None, finish_reason="stop"
         ),
-        params={**ask.params, "model": "m"},
+        params={**ask.params, "model": model},
         body_sha256="0" * 64,
         prompt=None,
         model=ModelUse(
@@ -220,13 +237,19 @@ def stage(desktop: Any, build_agent: Callable[[], Any] = WordAgent, **settings: 
     """A worker on `desktop` (or on what it builds, where it is callable), at work until the block ends."""
     with tempfile.TemporaryDirectory(prefix="lr-") as folder, Context() as context:
         sockets, quit_ = Path(folder), Quit()
-        run = run_file(sockets, **settings)
-        link = Link("worker-000", "boot-1", run.settings.desktop, SYSTEM_CLOCK, quit_)
-        scene = Stage(*(context.server(name, address(sockets, name)) for name in ("orders", "policy", "rows")), link)
+        resolved = run_file(sockets, **settings).settings
+        link = Link("worker-000", "boot-1", resolved.desktop, SYSTEM_CLOCK, quit_)
+        servers = (context.server(name, address(sockets, name)) for name in ("orders", "policy", "rows"))
+        scene = Stage(*servers, link, settings=resolved)
         policy, rows, orders = (context.client(name, address(sockets, name)) for name in ("policy", "rows", "orders"))
         lines = PolicyLine(policy, link, SYSTEM_CLOCK), RowLine(rows, link, SYSTEM_CLOCK)
         build = desktop if callable(desktop) else lambda: desktop
-        worker = Worker("worker-000", run, build, build_agent, *lines, link, SYSTEM_CLOCK)
+
+        def agent(run: Settings, today: str) -> Any:
+            scene.agents.append((run, today))
+            return build_agent()
+
+        worker = Worker("worker-000", resolved, build, agent, *lines, link, SYSTEM_CLOCK)
         threads = [Thread(target=link.serve, args=(orders,)), Thread(target=worker.run, args=(quit_,))]
         for thread in threads:
             thread.start()

@@ -6,7 +6,7 @@ from typing import Any
 
 from legato_rl.config import PolicyConfig
 from legato_rl.desktop import ActResult
-from legato_rl.records import ActionRecord, PolicyStamp
+from legato_rl.records import ActionRecord, PolicyStamp, Step
 from legato_rl.wire import Assignment
 
 STDERR_BYTES = 2000
@@ -28,8 +28,16 @@ def action_record(action: str, result: ActResult) -> ActionRecord:
     )
 
 
-def identity(assignment: Assignment, policy: PolicyConfig, versions: list[str]) -> dict[str, Any]:
-    """The fields of a Draft that name the try; `versions` are the policy's in order of appearance."""
+def stamp(policy: PolicyConfig, steps: list[Step]) -> PolicyStamp:
+    """The policy that answered; what the run asked for where there is no step."""
+    if not steps:
+        return PolicyStamp(model=policy.model, version=policy.version, versions=[])
+    versions = list(dict.fromkeys(step.model.version for step in steps))
+    return PolicyStamp(model=steps[0].request.params.get("model", policy.model), version=versions[0], versions=versions)
+
+
+def identity(assignment: Assignment) -> dict[str, Any]:
+    """The fields of a Draft that name the try."""
     key = assignment.key
     return {
         "run_id": key.run,
@@ -39,6 +47,5 @@ def identity(assignment: Assignment, policy: PolicyConfig, versions: list[str]) 
         "group_id": key.group,
         "attempt": key.attempt,
         "try_": key.try_,
-        "policy": PolicyStamp(model=policy.model, version=versions[0] if versions else policy.version, versions=versions),
         "meta": assignment.meta,
     }

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from legato_rl.clock import Clock
 from legato_rl.config import DesktopConfig, Phase
@@ -64,6 +64,7 @@ class _State:
     boot_ask: int = 0
     may_boot: int = 0
     leave: bool = False
+    park: bool | None = None
     quit: bool = False
 
 
@@ -174,9 +175,14 @@ class Link:
             return self._state.rebuild > self._state.built
 
     def leaving(self) -> bool:
-        """Whether the run is over."""
+        """Whether this process is of no use any more."""
         with self._lock:
             return self._state.leave
+
+    def parked(self) -> bool | None:
+        """Whether this worker should have no desktop; None before the broker was heard."""
+        with self._lock:
+            return self._state.park
 
     def quit(self) -> None:
         """End the link thread."""
@@ -270,7 +276,7 @@ class Link:
             return
         with self._lock:
             state = self._state
-            before = (state.stop, state.drop, state.assigned, state.rebuild, state.leave, state.may_boot)
+            before = replace(state)
             if order.held is not None and order.held == state.holds:
                 # A stop stays until the try ends; a late order about an earlier try changes nothing.
                 state.stop = state.stop or order.stop
@@ -278,8 +284,10 @@ class Link:
             if order.assign is not None and state.ready and state.holds is None and order.assign.key != state.stored:
                 state.assigned = order.assign
             state.rebuild = max(state.rebuild, order.rebuild)
-            state.leave, state.may_boot = order.leave, order.may_boot
-            changed = before != (state.stop, state.drop, state.assigned, state.rebuild, state.leave, state.may_boot)
+            state.leave, state.may_boot, state.park = order.leave, order.may_boot, order.park
+            if order.park:
+                state.assigned = None  # it is not begun, and handed out to somebody else
+            changed = before != state
         if changed:
             self.news.ring()
 

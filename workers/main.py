@@ -1,4 +1,4 @@
-"""`legato-rl-worker RUN_DIR`: one desktop of a run, in the foreground. Its name is supervisord's, or `worker-000`."""
+"""`legato-rl-worker ROOT`: one desktop of a service, in the foreground. Its name is supervisord's, or `worker-000`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 
 from legato_rl.backend import load_backend
 from legato_rl.clock import SYSTEM_CLOCK
+from legato_rl.config import Settings
 from legato_rl.desktop import Desktop
 from legato_rl.endpoints import address
 from legato_rl.role import Quit, run_folder, run_role
-from legato_rl.rundir import RunDir
+from legato_rl.service import ServiceDir
 from legato_rl.sockets import Context
 from legato_rl.workers.agent import Agent
 from legato_rl.workers.agent.checkout import CheckoutAgent, load_agent
@@ -24,40 +25,40 @@ from legato_rl.workers.worker import Worker
 
 
 def serve(root: Path, quit_: Quit) -> None:
-    """Be one worker of the run in `root` until asked to end or the run is over."""
-    run = RunDir(root).load_run()
-    settings = run.settings
+    """Be one worker of the service in `root` until asked to end or told to leave."""
+    service = ServiceDir(root).load()
+    settings = service.settings
     name = os.environ.get("SUPERVISOR_PROCESS_NAME", "worker-000")
 
     def build_desktop() -> Desktop:
         # Imported here, where the link already beats: a backend whose import takes the process down is counted too.
         desktop_class = load_backend(settings.desktop.backend)
-        desktop: Desktop = desktop_class(settings.desktop, f"{run.run_id}-{name}")
+        desktop: Desktop = desktop_class(settings.desktop, f"{service.once or service.sockets.name}-{name}")
         return desktop
 
     agent_class = load_agent(settings.desktop.osworld_path) if settings.osworld_agent else None
 
-    def build_agent() -> Agent:
-        model, today, most, fold = settings.policy.model, run.today, settings.image_max, settings.fold_size
+    def build_agent(run: Settings, today: str) -> Agent:
+        model, most, fold = run.policy.model, run.image_max, run.fold_size
         if agent_class is None:
             return QwenAgent(model=model, today=today, image_max=most, fold_size=fold)
         return CheckoutAgent(
-            agent_class, model=model, today=today, image_max=most, fold_size=fold, thinking=settings.policy.thinking
+            agent_class, model=model, today=today, image_max=most, fold_size=fold, thinking=run.policy.thinking
         )
 
     link = Link(name, secrets.token_hex(8), settings.desktop, SYSTEM_CLOCK, quit_)
     with (
         Context() as context,
-        context.client("policy", address(run.sockets, "policy")) as policy,
-        context.client("rows", address(run.sockets, "rows")) as rows,
-        context.client("orders", address(run.sockets, "orders")) as orders,
+        context.client("policy", address(service.sockets, "policy")) as policy,
+        context.client("rows", address(service.sockets, "rows")) as rows,
+        context.client("orders", address(service.sockets, "orders")) as orders,
     ):
         thread = threading.Thread(target=link.run, args=(orders,), name="link", daemon=True)
         thread.start()
         try:
             Worker(
                 name,
-                run,
+                settings,
                 build_desktop,
                 build_agent,
                 PolicyLine(policy, link, SYSTEM_CLOCK),

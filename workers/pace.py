@@ -1,10 +1,11 @@
-"""How long has a try taken? Its timing record, and the rollout's own clock. PURE: time is given in."""
+"""How long has a try taken? Its timing record, the rollout's own clock, and a model call's. PURE: time is given in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from legato_rl.records import Timing
+from legato_rl.records import ModelUse, Timing
+from legato_rl.wire import CallPending
 
 
 @dataclass
@@ -46,3 +47,41 @@ class Pace:
     def timing(self, total_s: float) -> Timing:
         """The record."""
         return Timing(total_s=total_s, **self.spent)
+
+
+@dataclass
+class CallClock:
+    """The seconds of one model call, over all the proxies that had it; the last one's own are in its reply.
+
+    `began` is when it was first asked. What an earlier proxy told of it is known here alone.
+    """
+
+    began: float
+    resampled: int = 0
+    away_s: float = 0.0
+    """Seconds before the present proxy took it in, less those that it ran in."""
+    _asked: float = 0.0
+    _taken: str = ""
+    _ran_before: float = 0.0
+    _running: float = 0.0
+
+    def asked(self, now: float) -> None:
+        """It is asked, or asked again."""
+        self._asked = now
+
+    def told(self, pending: CallPending) -> None:
+        """A proxy has it."""
+        if pending.taken != self._taken:
+            self.resampled += self._taken != ""
+            self._ran_before += self._running
+            self.away_s = max(0.0, self._asked - self.began - self._ran_before)
+            self._taken = pending.taken
+        self._running = pending.running_s
+
+    def left(self, deadline_s: float | None) -> float | None:
+        """What a proxy that takes it in now may still run it, of `deadline_s` in all."""
+        return None if deadline_s is None else max(0.0, deadline_s - self._ran_before - self._running)
+
+    def use(self, told: ModelUse) -> ModelUse:
+        """What the call took, of what the last proxy tells."""
+        return told.model_copy(update={"queued_s": told.queued_s + self.away_s, "resampled": self.resampled})

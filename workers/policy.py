@@ -17,12 +17,14 @@ from legato_rl.wire import (
     CallGone,
     CallId,
     CallNeeds,
+    CallPending,
     CallReply,
     Message,
     Refused,
 )
 from legato_rl.workers.conversation import Blob
 from legato_rl.workers.link import Dropped, Link, Stopped
+from legato_rl.workers.pace import CallClock
 
 ASK_AGAIN_S = 2.0
 """Seconds without an answer after which a call is asked again; the proxy drops what nobody repeats for 10 s."""
@@ -60,6 +62,7 @@ class PolicyLine:
     def call(
         self,
         call: CallId,
+        policy: int,
         messages: list[str],
         params: dict[str, Any],
         deadline_s: float | None,
@@ -68,25 +71,29 @@ class PolicyLine:
     ) -> CallReply:
         """The completion of `call`. CallError where none will come; Stopped or Dropped where the try is to end.
 
+        `policy` is the assignment's. `deadline_s` seconds it may run in all, also where a proxy ends in between.
         `new` are the blobs that the proxy has not seen; `known` holds every blob of the rollout, for what it asks again.
         """
-        blobs = new
+        blobs, spent = new, CallClock(self.clock.monotonic())
         try:
             while True:
                 self.link.news.clear()
                 self.link.check()
                 names = [BlobName(sha256=blob.sha256, size=len(blob.data), type=blob.type) for blob in blobs]
-                ask = CallAsk(call=call, messages=messages, params=params, deadline_s=deadline_s, blobs=names)
+                ask = CallAsk(
+                    call=call, messages=messages, params=params, deadline_s=spent.left(deadline_s), blobs=names, policy=policy
+                )
+                spent.asked(self.clock.monotonic())
                 self.socket.send(ask, [blob.data for blob in blobs])
-                answer = self._hear(ask, known)
+                answer = self._hear(ask, known, spent)
                 if isinstance(answer, CallReply):
-                    return answer
+                    return answer.model_copy(update={"model": spent.use(answer.model)})
                 blobs = answer
         except (Stopped, Dropped):
             self.cancel(call)
             raise
 
-    def _hear(self, ask: CallAsk, known: dict[str, Blob]) -> CallReply | list[Blob]:
+    def _hear(self, ask: CallAsk, known: dict[str, Blob], spent: CallClock) -> CallReply | list[Blob]:
         """The reply; or the blobs that the proxy needs; or, after ASK_AGAIN_S without either, no blobs: ask again."""
         ask_again = self.clock.monotonic() + ASK_AGAIN_S
         needed: list[Blob] = []
@@ -100,6 +107,8 @@ class PolicyLine:
                         return message
                     case CallFailed():
                         raise CallError(message.type, message.message)
+                    case CallPending():
+                        spent.told(message)
                     case CallNeeds():
                         needed = [known[sha256] for sha256 in message.hashes if sha256 in known]
                     case Refused(of=of) if of == ask.ident():

@@ -13,17 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from legato_rl.clock import Clock, iso
-from legato_rl.config import Phase
+from legato_rl.config import Phase, Settings
 from legato_rl.desktop import DesktopFailure
 from legato_rl.policy.body import call_seed, sampling_params
 from legato_rl.records import ActionRecord, Draft, Outcome, RolloutError, Step, StepRequest
-from legato_rl.rundir import RunFile
 from legato_rl.wire import Assignment, CallId, CallReply
 from legato_rl.workers.agent import Agent, Observation
 from legato_rl.workers.agent.reasoning import merge_reasoning
 from legato_rl.workers.conversation import Conversation
 from legato_rl.workers.desk import Desk, EvaluatorFailed, is_readable
-from legato_rl.workers.drafts import action_record, identity
+from legato_rl.workers.drafts import action_record, identity, stamp
 from legato_rl.workers.link import Link, Stopped
 from legato_rl.workers.pace import Pace
 from legato_rl.workers.policy import CallError, PolicyLine, call_id
@@ -47,9 +46,9 @@ class _TimedOut(BaseException):
 
 @dataclass
 class Try:
-    """One try of one attempt on one desktop. `run()` once."""
+    """One try of one attempt on one desktop, under its run's `settings`. `run()` once."""
 
-    run_file: RunFile
+    settings: Settings
     assignment: Assignment
     lease: int
     desk: Desk
@@ -62,12 +61,10 @@ class Try:
     conversation: Conversation = field(default_factory=Conversation)
 
     def __post_init__(self) -> None:
-        self._settings = self.run_file.settings
-        self._pace = Pace(self._settings.rollout_timeout)
+        self._pace = Pace(self.settings.rollout_timeout)
         self._phase: Phase = "reset"
         self._step = 0
         self._steps: list[Step] = []
-        self._versions: list[str] = []
         self._reply: CallReply | None = None
         self._call: CallId | None = None
         self._hashes: list[str] = []
@@ -182,7 +179,7 @@ class Try:
 
     def _call_llm(self, payload: dict[str, Any], model: str) -> str:
         """The agent's seam: its messages go out under the run's sampling; the answer's text comes back."""
-        policy, key = self._settings.policy, self.assignment.key
+        policy, key = self.settings.policy, self.assignment.key
         seed = None
         if policy.seed is not None:
             seed = call_seed(policy.seed, key.group, key.attempt, key.try_, self._step)
@@ -192,7 +189,9 @@ class Try:
         call = self._call = call_id(key, self.lease, self._step, self._hashes, params)
         start = self.clock.monotonic()
         try:
-            reply = self.policy.call(call, self._hashes, params, self._pace.left(start), new, self.conversation.blobs)
+            reply = self.policy.call(
+                call, self.assignment.policy, self._hashes, params, self._pace.left(start), new, self.conversation.blobs
+            )
         except CallError as error:
             self._pace.add("model_s", self.clock.monotonic() - start)
             if error.type == TIMEOUT_TYPE:
@@ -201,8 +200,6 @@ class Try:
         self._pace.add("model_s", self.clock.monotonic() - start)
         self._pace.stand(reply.model.queued_s)
         self._reply = reply
-        if reply.model.version not in self._versions:
-            self._versions.append(reply.model.version)
         return merge_reasoning(reply.response.reasoning, reply.response.content)
 
     def _keep(self, reply: CallReply, actions: list[ActionRecord]) -> None:
@@ -273,7 +270,8 @@ class Try:
             final, new = self.conversation.add_image(self._screen)
             self.rows.put(new)
         return Draft(
-            **identity(self.assignment, self._settings.policy, self._versions),
+            **identity(self.assignment),
+            policy=stamp(self.settings.policy, self._steps),
             desktop=self.desktop_name,
             outcome=outcome,
             reward=reward,

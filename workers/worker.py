@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from legato_rl.clock import Clock
+from legato_rl.config import Settings
 from legato_rl.desktop import Desktop, DesktopFailure
 from legato_rl.records import Draft, FeedRow, Outcome, RolloutError
 from legato_rl.role import Quit
-from legato_rl.rundir import RunFile
 from legato_rl.sockets import wait
 from legato_rl.wire import Assignment
 from legato_rl.workers.agent import Agent
@@ -30,12 +30,16 @@ BUILD_PAUSE_S = 2.0
 
 @dataclass
 class Worker:
-    """One desktop and the tries that run on it. `build_desktop` boots a desktop, `build_agent` makes an agent."""
+    """One desktop and the tries that run on it, of any run.
+
+    `settings` are the service's: of the desktop, and of how many boot at once. `build_desktop` boots a desktop,
+    `build_agent` makes an agent for a run's settings and the date that its prompts name.
+    """
 
     name: str
-    run_file: RunFile
+    settings: Settings
     build_desktop: Callable[[], Desktop]
-    build_agent: Callable[[], Agent]
+    build_agent: Callable[[Settings, str], Agent]
     policy: PolicyLine
     rows: RowLine
     link: Link
@@ -43,25 +47,40 @@ class Worker:
     _desktop: Desktop | None = field(default=None)
 
     def run(self, quit_: Quit) -> None:
-        """Work until asked to end, or until the run is over."""
+        """Work until asked to end, or told to leave. Nothing is booted before the broker was heard: it may not be wanted."""
         try:
             while not quit_.asked and not self.link.leaving():
+                parked = self.link.parked()
+                if parked is not False:
+                    self._rest(parked is True)
+                    continue
                 if self._desktop is None or self.link.wants_rebuild():
                     self._build(quit_)
                     continue
                 lease = secrets.randbits(63)
                 assignment = self.link.take(lease)
                 if assignment is None:
-                    wait([self.link.news], 1.0)
-                    self.link.news.clear()
+                    self._wait()
                     continue
                 self._run_try(assignment, lease, quit_)
         finally:
             self._close()
 
+    def _rest(self, parked: bool) -> None:
+        """Have no desktop until the next order."""
+        if parked and self._desktop is not None:
+            self._close()
+        if parked:
+            self.link.phase("parked")
+        self._wait()
+
+    def _wait(self) -> None:
+        wait([self.link.news], 1.0)
+        self.link.news.clear()
+
     def _build(self, quit_: Quit) -> None:
         self._close()
-        limited = self.run_file.settings.boots_at_once is not None
+        limited = self.settings.boots_at_once is not None
         try:
             with self.link.boot_token() if limited else contextlib.nullcontext():
                 if quit_.asked:
@@ -84,19 +103,20 @@ class Worker:
         self.link.ready()
 
     def _run_try(self, assignment: Assignment, lease: int, quit_: Quit) -> None:
+        settings = Settings(**assignment.settings)
         one = Try(
-            self.run_file,
+            settings,
             assignment,
             lease,
             self._desk(),
             self.name,
-            self.build_agent(),
+            self.build_agent(settings, assignment.today),
             self.policy,
             self.rows,
             self.link,
             self.clock,
         )
-        self.rows.begin()
+        self.rows.begin(assignment.key.run)
         broke = False
         try:
             draft = one.run()
@@ -137,7 +157,7 @@ class Worker:
 
     def _desk(self) -> Desk:
         assert self._desktop is not None
-        return Desk(self._desktop, self.run_file.settings.desktop.screen_size)
+        return Desk(self._desktop, self.settings.desktop.screen_size)
 
     def _close(self) -> None:
         desktop, self._desktop = self._desktop, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripted_desktop import READY, Gate, ScriptedDesktop, screen
-from worker_scene import KEY, assignment, stage
+from worker_scene import KEY, stage
 
 from legato_rl.desktop import ActResult, DesktopFailure
 from legato_rl.records import RolloutKey, Status
@@ -38,7 +38,7 @@ def test_a_worker_is_not_ready_while_it_builds() -> None:
         heard = len(scene.beats)
         scene.push(rebuild=2)
         scene.until(gate.reached.is_set, "the self-check of the second desktop")
-        scene.push(assign=assignment(KEY), rebuild=2)
+        scene.push(assign=scene.assignment(KEY), rebuild=2)
         told = len(scene.beats)
         scene.until(lambda: len(scene.beats) > told + 1, "two more beats: the order is heard between them")
         assert scene.beats[-1].phase == "booting"
@@ -54,7 +54,7 @@ def test_a_rebuild_is_done_before_another_try() -> None:
     yard = Yard()
     with stage(yard.build) as scene:
         scene.until(lambda: scene.beats and scene.beats[-1].ready, "the ready beat")
-        scene.push(assign=assignment(KEY), rebuild=2)
+        scene.push(assign=scene.assignment(KEY), rebuild=2)
         scene.answer("DONE")
         scene.store()
     assert [len(desktop.did("reset")) for desktop in yard.built] == [0, 1]

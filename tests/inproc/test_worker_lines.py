@@ -36,6 +36,35 @@ def test_a_call_is_asked_again_until_it_is_answered() -> None:
         scene.store()
 
 
+def pending(ask: CallAsk, taken: str, running_s: float) -> CallPending:
+    """The call is at the server."""
+    waits = {"queued_s": 0.5, "down_s": 0.0, "paused_s": 0.0}
+    return CallPending(call=ask.call, state="running", running_s=running_s, taken=taken, **waits)
+
+
+def test_a_call_that_a_proxy_took_with_it_is_counted_and_gets_no_more_time() -> None:
+    """Two proxies end with it: the third answers. What it ran before is taken off its time; the waits are added up."""
+    with stage(ScriptedDesktop(), rollout_timeout=60.0) as scene:
+        scene.give()
+        deadlines = []
+        for taken, running_s in (("a-1", 0.0), ("a-1", 7.0), ("b-1", 4.0)):
+            ask, received = scene.call()
+            deadlines.append(ask.deadline_s)
+            scene.tell(received, pending(ask, taken, running_s))
+        ask, received = scene.call()
+        scene.tell(received, pending(ask, "c-1", 1.0))
+        scene.tell(received, reply(ask, "click", queued_s=1.0))
+        scene.answer("DONE")
+        row = scene.store()
+    first = deadlines[0]
+    assert first is not None
+    assert [first - left for left in (*deadlines, ask.deadline_s) if left is not None] == [0.0, 0.0, 7.0, 11.0]
+    lost, kept = (step["model"] for step in row["steps"])
+    assert (lost["resampled"], kept["resampled"]) == (2, 0)
+    assert lost["queued_s"] >= 1.0
+    assert kept["queued_s"] == 0.0
+
+
 def test_an_answer_to_another_call_is_passed_over() -> None:
     """A late reply of an earlier step is no reply to this one."""
     with stage(ScriptedDesktop()) as scene:

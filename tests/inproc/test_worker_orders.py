@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from scripted_desktop import READY, Gate, ScriptedDesktop
-from worker_scene import KEY, assignment, reply, stage
+from worker_scene import KEY, reply, stage
 
 from legato_rl.desktop import ActResult
 from legato_rl.records import RolloutKey, Status
@@ -72,7 +72,7 @@ def test_a_stored_try_is_not_taken_again() -> None:
         scene.give()
         scene.answer("DONE")
         first = scene.store()
-        scene.push(assign=assignment(KEY))
+        scene.push(assign=scene.assignment(KEY))
         scene.give(OTHER)
         scene.answer("DONE")
         second = scene.store()

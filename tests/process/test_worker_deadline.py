@@ -80,7 +80,7 @@ def worker(root: Path, **desktop: Any) -> Iterator[tuple[Process, Stage]]:
         run = run_file(Path(sockets), desktop=config)
         RunDir(root).write_run(run)
         servers = (context.server(name, address(run.sockets, name)) for name in ("orders", "policy", "rows"))
-        scene = Stage(*servers, Link("none", "none", config, SYSTEM_CLOCK, Quit()))
+        scene = Stage(*servers, Link("none", "none", config, SYSTEM_CLOCK, Quit()), settings=run.settings)
         command = [sys.executable, "-m", "legato_rl.workers.main", str(root)]
         path = os.pathsep.join(filter(None, [str(BAD), os.environ.get("PYTHONPATH")]))
         environment = {**os.environ, "PYTHONPATH": path}
