@@ -68,6 +68,11 @@ class ServiceDir:
         return self.root / "state.json"
 
     @property
+    def lock(self) -> Path:
+        """Locked (flock) by the one sink of the service; where it is of a single run, this is the run's own lock."""
+        return RunDir(self.root).lock
+
+    @property
     def runs(self) -> Path:
         return self.root / "runs"
 

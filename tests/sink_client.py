@@ -10,14 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from sink_rows import blob_name
+from sink_rows import RUN, blob_name
 
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.endpoints import address
 from legato_rl.sockets import Client, Context, wait
 from legato_rl.wire import BlobsNeeded, BlobsStored, Message, PutBlobs, PutRow, Refused, RowStored
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 """Seconds after which a test gives up waiting for what must come."""
 
 
@@ -52,9 +52,9 @@ class Asker:
                 self.early.append(received.message)
         return None
 
-    def put(self, *blobs: bytes) -> BlobsStored | Refused:
+    def put(self, *blobs: bytes, run: str = RUN) -> BlobsStored | Refused:
         """Send blobs and return the answer."""
-        message = PutBlobs(blobs=[blob_name(blob) for blob in blobs])
+        message = PutBlobs(run=run, blobs=[blob_name(blob) for blob in blobs])
         return self.ask(message, BlobsStored, Refused, blobs=list(blobs))  # type: ignore[no-any-return]
 
     def row(self, row: dict[str, Any]) -> RowStored | BlobsNeeded | Refused:
@@ -67,10 +67,10 @@ class Asker:
 
 
 class SinkProcess:
-    """A real sink process, ready when made."""
+    """A real sink process, ready when made. `within` starts it, as `unshare` does."""
 
-    def __init__(self, root: Path) -> None:
-        self.process = subprocess.Popen(command(root), stderr=subprocess.PIPE)
+    def __init__(self, root: Path, within: tuple[str, ...] = ()) -> None:
+        self.process = subprocess.Popen([*within, *command(root)], stderr=subprocess.PIPE)
         assert self.process.stderr is not None
         self._stderr: IO[bytes] = self.process.stderr
         self.log = ""

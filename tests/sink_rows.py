@@ -1,4 +1,4 @@
-"""A run folder, rows and blobs for the tests of the sink."""
+"""Run folders, services, rows and blobs for the tests of the sink."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from legato_rl.canonical import canonical_json, image_name, sha256_hex
 from legato_rl.config import DesktopConfig, PolicyConfig, Settings
+from legato_rl.endpoints import address
 from legato_rl.records import (
     GRADED_OUTCOMES,
     Draft,
@@ -21,6 +22,7 @@ from legato_rl.records import (
     dump,
 )
 from legato_rl.rundir import RunDir, RunFile, TaskSpec
+from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.wire import BlobName
 
 RUN = "r1"
@@ -80,15 +82,16 @@ def draft(
     try_: int = 0,
     outcome: Outcome = Outcome.GRADED,
     *,
+    run: str = RUN,
     steps: tuple[Step, ...] = (),
     **fields: Any,
 ) -> dict[str, Any]:
     """A row as a writer sends it, with what its outcome asks for; `fields` replace."""
-    key = RolloutKey(run=RUN, group=group, attempt=attempt, try_=try_)
+    key = RolloutKey(run=run, group=group, attempt=attempt, try_=try_)
     kind = "policy" if outcome is Outcome.POLICY_FAILED else "env"
     graded, quiet = outcome in GRADED_OUTCOMES, outcome in (Outcome.STOPPED, Outcome.NOT_STARTED)
     row = Draft(
-        run_id=RUN,
+        run_id=run,
         rollout_id=key.rollout_id,
         task_id=f"task-{group}",
         domain=None,
@@ -107,32 +110,55 @@ def draft(
     return {**dump(row), **fields}
 
 
-def make_run(root: Path, sockets: Path, env_retries: int = 1) -> RunDir:
-    """A run folder as `collect` leaves it before it starts the processes."""
-    root.mkdir()
+SETTINGS = Settings(
+    policy=PolicyConfig("fake", "m"),
+    desktop=DesktopConfig(backend="fake"),
+    group=GROUP,
+    oversample=ATTEMPTS / GROUP - 1,
+)
+
+
+def make_run(root: Path, sockets: Path, run_id: str = RUN) -> RunDir:
+    """A run folder as it is before its first try."""
+    root.mkdir(parents=True)
     run = RunDir(root)
-    settings = Settings(
-        policy=PolicyConfig("fake", "m"),
-        desktop=DesktopConfig(backend="fake"),
-        group=GROUP,
-        oversample=ATTEMPTS / GROUP - 1,
-        env_retries=env_retries,
-    )
-    run.write_run(
-        RunFile(
-            run_id=RUN,
-            created_at="2030-01-01T00:00:00Z",
-            today="2030-01-01",
-            legato_rl="0",
-            python="3",
-            settings=settings,
-            sockets=sockets,
-            engine={},
-        )
-    )
     tasks = [
         TaskSpec(task_id=f"task-{group}", group_id=group, domain=None, config={"id": f"task-{group}"}, max_steps=5)
         for group in GROUPS
     ]
     run.write_tasks(tasks)
+    run.write_run(
+        RunFile(
+            run_id=run_id,
+            created_at="2030-01-01T00:00:00Z",
+            today="2030-01-01",
+            legato_rl="0",
+            python="3",
+            settings=SETTINGS,
+            sockets=sockets,
+            engine={},
+        )
+    )
     return run
+
+
+def make_service(root: Path, sockets: Path, *runs: str) -> ServiceDir:
+    """A service's root with these runs."""
+    root.mkdir()
+    service = ServiceDir(root)
+    service.write(
+        ServiceFile(
+            created_at="2030-01-01T00:00:00Z",
+            legato_rl="0",
+            python="3",
+            settings=SETTINGS,
+            most_desktops=1,
+            origins=[],
+            sockets=sockets,
+            control=address(sockets, "control"),
+            engine={},
+        )
+    )
+    for run_id in runs:
+        make_run(service.runs / run_id, sockets, run_id)
+    return service

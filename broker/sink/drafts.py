@@ -88,8 +88,13 @@ def _outcome_fault(draft: Draft) -> str | None:
 
 
 def _hash_fault(draft: Draft) -> str | None:
+    seen: set[str] = set()
     for i, step in enumerate(draft.steps):
+        # Each step names all messages of its prompt, so most were seen in the step before.
         for name in step.request.messages:
+            if name in seen:
+                continue
+            seen.add(name)
             if not is_hash(name):
                 return f"steps.{i}.request.messages holds {name[:80]!r}: that is no SHA-256 in hex"
     if draft.final_image is not None and not is_hash(draft.final_image):

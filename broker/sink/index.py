@@ -23,6 +23,9 @@ class _Facts(NamedTuple):
     outcome: Outcome
     status: Status
     reward: float | None
+    versions: tuple[str, ...]
+    error_kind: str
+    """Of a row whose status is error; else empty."""
 
 
 class Index:
@@ -65,37 +68,50 @@ class Index:
         # The draft was validated when it was read; a second time would only cost.
         return Rollout.model_construct(**{**dict(draft), "cancel_reason": reason, "status": status, "usable": status in USABLE})
 
-    def add(self, row: Rollout) -> FeedRow:
-        """Note that `row` is stored, and return what the feed says of it. Its key must be new."""
-        return self._add(_Facts(intern(row.group_id), row.attempt, row.try_, row.outcome, row.status, row.reward))
+    def add(self, line: dict[str, Any]) -> FeedRow:
+        """Note the next line of the file, as it stands there, and return what the feed says of it.
 
-    def replay(self, line: dict[str, Any]) -> None:
-        """Note the next line of the file, as it stands. RecordError where it is no row of this run, or repeats one."""
+        RecordError where it is no row of this run, or repeats one.
+        """
         number = self.last + 1
         try:
-            run_id, group, attempt, try_ = (
-                line["run_id"],
-                intern(line["group_id"]),
-                int(line["attempt"]),
-                int(line["try"]),
-            )
-            facts = _Facts(group, attempt, try_, Outcome(line["outcome"]), Status(line["status"]), line["reward"])
+            run_id, facts = line["run_id"], _facts(line)
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(f"row {number} of the run is damaged ({error!r}): see `legato-rl verify`") from None
         if run_id != self.run_id:
             raise RecordError(f"row {number} is of run {run_id!r}: this folder is of run {self.run_id!r}")
-        if (group, attempt, try_) in self._numbers:
+        key = (facts.group, facts.attempt, facts.try_)
+        if key in self._numbers:
             raise RecordError(f"row {number} repeats the key {line.get('rollout_id')!r}: the file was changed by others")
-        self._add(facts)
-
-    def _add(self, facts: _Facts) -> FeedRow:
         self._rows.append(facts)
-        self._numbers[facts.group, facts.attempt, facts.try_] = self.last
+        self._numbers[key] = self.last
         if facts.outcome in GRADED_OUTCOMES:
             self._graded[facts.group] = self.graded(facts.group) + 1
         return self._feed_row(self.last)
 
     def _feed_row(self, number: int) -> FeedRow:
         row = self._rows[number - 1]
-        key = RolloutKey(run=self.run_id, group=row.group, attempt=row.attempt, try_=row.try_)
-        return FeedRow(n=number, key=key, outcome=row.outcome, status=row.status, reward=row.reward)
+        return FeedRow(
+            n=number,
+            key=RolloutKey(run=self.run_id, group=row.group, attempt=row.attempt, try_=row.try_),
+            outcome=row.outcome,
+            status=row.status,
+            reward=row.reward,
+            versions=list(row.versions),
+            error_kind=row.error_kind,
+        )
+
+
+def _facts(line: dict[str, Any]) -> _Facts:
+    """A line's facts, its words shared with the lines that say the same."""
+    status = Status(line["status"])
+    return _Facts(
+        group=intern(line["group_id"]),
+        attempt=int(line["attempt"]),
+        try_=int(line["try"]),
+        outcome=Outcome(line["outcome"]),
+        status=status,
+        reward=line["reward"],
+        versions=tuple(intern(version) for version in line["policy"]["versions"]),
+        error_kind=intern(line["error"]["kind"]) if status is Status.ERROR else "",
+    )

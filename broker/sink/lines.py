@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 class Lines:
     """An append-only file of JSON objects, one a line; opened by one process at a time (store.py holds the lock)."""
 
-    def __init__(self, path: Path, on_line: Callable[[dict[str, Any]], None], keep_torn: Path) -> None:
+    def __init__(self, path: Path, on_line: Callable[[dict[str, Any]], object], keep_torn: Path) -> None:
         """Open or make `path`, hand each whole line to `on_line`, and cut a torn tail.
 
         What is cut was never acknowledged; it is logged and kept as a file in the folder `keep_torn`. RecordError for a
@@ -41,7 +41,7 @@ class Lines:
             os.close(self._fd)
             raise
 
-    def _read(self, on_line: Callable[[dict[str, Any]], None]) -> int:
+    def _read(self, on_line: Callable[[dict[str, Any]], object]) -> int:
         """Bytes of the whole lines at the start of the file."""
         good, total = 0, os.fstat(self._fd).st_size
         with self._path.open("rb") as file:

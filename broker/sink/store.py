@@ -7,16 +7,18 @@ folders' fsyncs are shared by the blobs of one batch.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
+import logging
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from legato_rl.canonical import image_hashes
-from legato_rl.errors import ConfigError, RecordError, SinkError
+from legato_rl.canonical import image_hashes, sha256_hex
+from legato_rl.errors import SinkError
 from legato_rl.records import Draft
 from legato_rl.rundir import RunDir, sync_folder
 from legato_rl.wire import BlobName
@@ -26,55 +28,46 @@ from .lines import Lines
 TRIAL_BYTES = 2**20
 """What is written to find out whether a full disk has room again: about a screenshot."""
 
-OnLine = Callable[[dict[str, Any]], None]
+KEPT_MESSAGES = 4096
+"""Messages of an open run whose images are kept in memory: about 2 MB at most."""
+
+OnLine = Callable[[dict[str, Any]], object]
+
+log = logging.getLogger(__name__)
 
 
 class Store:
-    """A run folder, locked. Every method that returns has its result on the disk.
+    """A run folder, whose lock the caller holds. Every method that returns has its result on the disk.
 
     OSError from a method: nothing was acknowledged, the same call may be made again. SinkError: an fsync failed, and
     the process must end.
     """
 
     def __init__(self, run: RunDir, on_row: OnLine, on_event: OnLine) -> None:
-        """Lock the folder and read the stored rows and desktop events in file order.
+        """Read the stored rows and desktop events in file order, rows first.
 
-        ConfigError where another sink holds the lock, RecordError where the folder is damaged, SinkError where it
-        cannot be written.
+        RecordError where the folder is damaged, OSError where it cannot be written.
         """
         self._run = run
-        self._closing = ExitStack()
         self._unsynced: set[Path] = set()
         self._folders: dict[Path, int] = {}
-        try:
-            self._lock()
+        # Most messages of a row are named by each of its steps, and again when it comes a second time.
+        self._images_of = lru_cache(KEPT_MESSAGES)(self._read_images)
+        with ExitStack() as opened:
             for folder in (run.images, run.messages):
-                self._open_folder(folder)
+                self._open_folder(folder, opened)
             self.rows = Lines(run.rollouts, on_row, run.logs)
-            self._closing.callback(self.rows.close)
+            opened.callback(self.rows.close)
             self.events = Lines(run.desktop_events, on_event, run.logs)
-            self._closing.callback(self.events.close)
+            opened.callback(self.events.close)
             sync_folder(run.root)
-        except OSError as error:
-            self.close()
-            raise SinkError(f"the sink cannot start: {explain(run.root, error)}") from error
-        except BaseException:
-            self.close()
-            raise
+            self._closing = opened.pop_all()
 
-    def _lock(self) -> None:
-        fd = os.open(self._run.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._closing.callback(os.close, fd)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(f"{self._run.root} is locked by another sink: end that one, or use another folder") from None
-
-    def _open_folder(self, folder: Path) -> None:
+    def _open_folder(self, folder: Path, opened: ExitStack) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         _part(folder).unlink(missing_ok=True)
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._closing.callback(os.close, fd)
+        opened.callback(os.close, fd)
         self._folders[folder] = fd
         # A predecessor may have died between a rename and this fsync; what is there is about to be told as stored.
         os.fsync(fd)
@@ -119,18 +112,26 @@ class Store:
 
     def missing(self, draft: Draft) -> list[str]:
         """The hashes that `draft` names, itself or through its messages, and that are not stored; sorted."""
-        missing = set()
+        missing: set[str] = set()
         images = {draft.final_image} if draft.final_image else set()
         for sha256 in {sha256 for step in draft.steps for sha256 in step.request.messages}:
-            path = self._run.message(sha256)
             try:
-                images.update(image_hashes(json.loads(path.read_bytes())))
+                images.update(self._images_of(sha256))
             except FileNotFoundError:
                 missing.add(sha256)
-            except ValueError:
-                raise RecordError(f"{path} is damaged: remove it, and resume") from None
         missing.update(sha256 for sha256 in images if not self._run.image(sha256).exists())
         return sorted(missing)
+
+    def _read_images(self, sha256: str) -> tuple[str, ...]:
+        """The images that a stored message names. FileNotFoundError where it is not there, or not what its name says."""
+        path = self._run.message(sha256)
+        data = path.read_bytes()
+        if sha256_hex(data) != sha256:
+            log.error("%s is damaged: it is put aside in %s and asked for again", path, self._run.logs)
+            self._run.logs.mkdir(exist_ok=True)
+            path.replace(self._run.logs / f"{path.name}.damaged")
+            raise FileNotFoundError(path)
+        return tuple(image_hashes(json.loads(data)))
 
     def append_row(self, row: dict[str, Any]) -> None:
         """Append `row` to rollouts.jsonl."""
@@ -146,18 +147,27 @@ class Store:
         """Whether a blob of ordinary size could be written now; tried, and taken back."""
         part = _part(self._run.images)
         try:
-            part.write_bytes(bytes(TRIAL_BYTES))
+            # A read-only disk refuses to remove a file even where there is none.
+            try:
+                part.write_bytes(bytes(TRIAL_BYTES))
+            finally:
+                part.unlink(missing_ok=True)
         except OSError:
             return False
-        finally:
-            part.unlink(missing_ok=True)
         return True
+
+    def free_mb(self) -> int:
+        """MiB that are free for this user where the run is stored; -1 where that cannot be told."""
+        try:
+            return shutil.disk_usage(self._run.root).free // 2**20
+        except OSError:
+            return -1
 
     def _path(self, type_: str, sha256: str) -> Path:
         return self._run.image(sha256) if type_ == "image" else self._run.message(sha256)
 
     def close(self) -> None:
-        """Close the files and release the lock."""
+        """Close the files."""
         self._closing.close()
 
 

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import errno
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sink_scene import device
 
 from legato_rl.broker.sink.lines import Lines
 from legato_rl.errors import SinkError
-
-
-@contextmanager
-def device(lines: Lines, path: str) -> Iterator[None]:
-    """Put a device in the place of the open file."""
-    kept = os.dup(lines.fileno())
-    fd = os.open(path, os.O_RDWR)
-    os.dup2(fd, lines.fileno())
-    os.close(fd)
-    try:
-        yield
-    finally:
-        os.dup2(kept, lines.fileno())
-        os.close(kept)
 
 
 def open_lines(folder: Path, seen: list[dict[str, Any]] | None = None) -> Lines:
@@ -50,7 +34,7 @@ def test_lines_come_back_in_order(tmp_path: Path) -> None:
 def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     """ENOSPC is raised as it is, the file is what it was, and with space again the line goes in."""
     lines = open_lines(tmp_path)
-    with device(lines, "/dev/full"), pytest.raises(OSError, match="No space left") as full:
+    with device(lines.fileno(), "/dev/full"), pytest.raises(OSError, match="No space left") as full:
         lines.append({"n": 1})
     assert full.value.errno == errno.ENOSPC
     assert (lines.size, (tmp_path / "rows.jsonl").read_bytes()) == (0, b"")
@@ -73,7 +57,7 @@ def test_bytes_of_a_failed_write_are_cut_before_the_next(tmp_path: Path) -> None
 def test_a_failed_fsync_ends_it(tmp_path: Path) -> None:
     """/dev/null takes every byte and refuses fsync: the line is not acknowledged, and the process must end."""
     lines = open_lines(tmp_path)
-    with device(lines, "/dev/null"), pytest.raises(SinkError, match=r"fsync of .*rows\.jsonl failed"):
+    with device(lines.fileno(), "/dev/null"), pytest.raises(SinkError, match=r"fsync of .*rows\.jsonl failed"):
         lines.append({"n": 1})
     assert lines.size == 0
     lines.close()

@@ -39,7 +39,7 @@ def append(index: Index, row: dict[str, Any]) -> tuple[Rollout | None, FeedRow]:
     if standing is not None:
         return None, standing
     settled = index.settle(read)
-    return settled, index.add(settled)
+    return settled, index.add(dump(settled))
 
 
 def new_index(closing: int = GROUP, env_retries: int = 1) -> Index:
@@ -63,7 +63,7 @@ def test_exactly_k_graded_rows_of_a_group_are_usable(incoming: list[dict[str, An
 
 @given(rows, st.integers(1, ATTEMPTS), st.integers(0, 2))
 def test_status_is_the_one_of_the_file_order(incoming: list[dict[str, Any]], closing: int, retries: int) -> None:
-    """Recomputed from the stored rows alone, in file order, every status is the same, and so is a replayed index."""
+    """Recomputed from the stored rows alone, in file order, every status is the same, and so is a reloaded index."""
     index, lines = new_index(closing, retries), []
     for row in incoming:
         settled, _ = append(index, row)
@@ -74,7 +74,7 @@ def test_status_is_the_one_of_the_file_order(incoming: list[dict[str, Any]], clo
         assert line["status"] == decide(outcome, line["try"], graded[line["group_id"]], closing, retries)
         assert line["usable"] == (line["status"] in ("ok", "truncated"))
         graded[line["group_id"]] += outcome in GRADED_OUTCOMES
-        again.replay(line)
+        again.add(line)
     assert again.last == index.last == len(lines)
     assert again.after(0, len(lines)) == index.after(0, len(lines))
 
@@ -131,19 +131,20 @@ def test_a_key_of_another_run_stands_nowhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [{"outcome": "won"}, {"status": None}, {"attempt": "x"}, {"run_id": "other"}, {"group_id": None}]
+    "damage",
+    [{"outcome": "won"}, {"status": None}, {"attempt": "x"}, {"run_id": "other"}, {"group_id": None}, {"policy": None}],
 )
 def test_a_line_that_is_no_row_is_refused(damage: dict[str, Any]) -> None:
-    """Replay names the row that is damaged."""
+    """Loading names the row that is damaged."""
     settled = new_index().settle(read_draft(draft(), EXPECTED))
     with pytest.raises(RecordError, match="row 1"):
-        new_index().replay({**dump(settled), **damage})
+        new_index().add({**dump(settled), **damage})
 
 
 def test_a_line_that_repeats_a_key_is_refused() -> None:
     """Two rows of one key cannot both count."""
     index = new_index()
     line = dump(index.settle(read_draft(draft(), EXPECTED)))
-    index.replay(line)
+    index.add(line)
     with pytest.raises(RecordError, match="row 2 repeats the key 'r1:g1:0:0'"):
-        index.replay(line)
+        index.add(line)
