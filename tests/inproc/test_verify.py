@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from driven_clock import DrivenClock
 from true_folder import STARTED, TrueFolder, make_eventful, make_spotless
 
 from legato_rl.cli.main import legato_rl
+from legato_rl.cli.verify import Progress
 from legato_rl.errors import ExitCode, RecordError
 from legato_rl.export.profile import write_summary
 from legato_rl.records import Outcome, Status
@@ -214,6 +216,34 @@ def test_the_command(tmp_path: Path) -> None:
     none = CliRunner().invoke(legato_rl, ["verify", str(tmp_path)])
     assert none.exit_code == ExitCode.BAD_INPUT
     assert "is no run folder: it has no run.json" in none.stderr
+
+
+def test_how_far_it_is_is_told(tmp_path: Path) -> None:
+    """By batches of files and by rows, each to its end; the command says it at most once in some seconds, or not at all."""
+    folder = make_spotless(tmp_path / "run")
+    for n in range(300):
+        folder.message({"role": "user", "content": str(n)})
+    told: list[tuple[str, int, int]] = []
+    examine(folder.run.root, tell=lambda what, done, of: told.append((what, done, of)))
+    assert [done for what, done, _ in told if what == "messages"] == [256, 304]
+    assert {what: (done, of) for what, done, of in told} == {
+        "messages": (304, 304),
+        "images": (3, 3),
+        "bytes of rows": (folder.run.rollouts.stat().st_size,) * 2,
+    }
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_progress_is_for_what_takes_long(quiet: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing in the first seconds, then a line in every so many."""
+    clock = DrivenClock()
+    progress = Progress(quiet, clock)
+    for n in range(30):
+        progress("images", n * 1000, 30000)
+        clock.sleep(0.4)
+    said = capsys.readouterr()
+    lines = ["looked at 13,000 of 30,000 images", "looked at 26,000 of 30,000 images"]
+    assert (said.out, said.err.splitlines()) == ("", [] if quiet else lines)
 
 
 def test_the_page_lists_the_codes() -> None:
