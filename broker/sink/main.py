@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.endpoints import address
@@ -23,6 +24,7 @@ def main() -> None:
 
 def run_sink(root: ServiceDir, quit_: Quit) -> None:
     """Serve the service's runs until asked to quit."""
+    _allow_files()
     service = root.load()
     runs = Runs(root, service, SYSTEM_CLOCK)
     try:
@@ -32,6 +34,12 @@ def run_sink(root: ServiceDir, quit_: Quit) -> None:
             serve(Sink(runs, server), server, quit_)
     finally:
         runs.close()
+
+
+def _allow_files() -> None:
+    """Open as many files as this user may. libzmq ends its process when it has no descriptor left for a connection."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 if __name__ == "__main__":
