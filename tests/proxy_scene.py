@@ -205,9 +205,16 @@ def scene(
 
 @contextmanager
 def proxy_before(
-    url: str, policy: dict[str, Any] | None = None, origins: tuple[str, ...] = (), **settings: Any
+    url: str,
+    policy: dict[str, Any] | None = None,
+    origins: tuple[str, ...] = (),
+    first: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> Iterator[Scene]:
-    """A proxy before the server at `url`, which knows run `r`, and after it a look that the key was in no message."""
+    """A proxy before the server at `url`, which knows run `r`, and after it a look that the key was in no message.
+
+    `first` are further fields of the first order.
+    """
     config = PolicyConfig(url, "m", **{"version": "v7", "api_key": KEY, **(policy or {})})
     clock, quit_ = Shifted(), Quit()
 
@@ -226,7 +233,7 @@ def proxy_before(
         here = Scene(context, sockets, clock, proxy, broker)
         try:
             broker.beat()
-            broker.order(max_inflight=settings.get("max_inflight"))
+            broker.order(max_inflight=settings.get("max_inflight"), **(first or {}))
             yield here
         finally:
             quit_.ask()

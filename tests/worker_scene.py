@@ -42,6 +42,28 @@ from legato_rl.workers.worker import Worker
 PATIENCE_S = 20.0
 """Seconds after which a test gives up waiting for what must come."""
 KEY = RolloutKey(run="r1", group="g1", attempt=0, try_=0)
+CLICK = """Action: Click.
+<tool_call>
+<function=computer_use>
+<parameter=action>
+left_click
+</parameter>
+<parameter=coordinate>
+[500, 300]
+</parameter>
+</function>
+</tool_call>"""
+DONE = """Action: Done.
+<tool_call>
+<function=computer_use>
+<parameter=action>
+terminate
+</parameter>
+<parameter=status>
+success
+</parameter>
+</function>
+</tool_call>"""
 
 
 def run_file(sockets: Path, **settings: Any) -> RunFile:

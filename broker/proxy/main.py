@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -39,8 +40,15 @@ def serve(root: Path, key: str | None, quit_: Quit) -> None:
             proxy.close()
 
 
+def raise_file_limit() -> None:
+    """Let this process open as many files as it may: a desktop takes two, its connection and its call's."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def main() -> None:
     """The console script."""
+    raise_file_limit()
     # Out of the environment at once: nothing that this process may start should inherit it.
     key = os.environ.pop(KEY_VARIABLE, None)
     run_role("proxy", lambda quit_: serve(run_folder(), key, quit_))

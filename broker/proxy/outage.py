@@ -119,7 +119,7 @@ class Outage:
                 self._grow()
             self._down_since, self.message = None, ""
         elif self.down:
-            self.message = why
+            # What took the server down says more than that it is still not there.
             self._grow()
             self._probe_at = now + self._pause
         else:

@@ -56,12 +56,18 @@ class Break(Enum):
     """Our own side aborted the call."""
 
 
+NO_FILES = "too many open files"
+"""The words of EMFILE and, with `in system`, of ENFILE."""
+
+
 def judge_break(broken: Break, detail: str, healthy: bool) -> Verdict:
     """The verdict on a call without an answer. `healthy` is what the server's /health said (it counts for CUT and TIMEOUT)."""
     if broken is Break.STALE:
         return Verdict(Action.RETRY_FRESH, "stale_connection", "the server had closed the idle connection")
     if broken is Break.CANCELLED:
         return Verdict(Action.CANCELLED, "cancelled", "the call was aborted by its caller")
+    if broken is Break.REFUSED and NO_FILES in detail:
+        return Verdict(Action.DOWN, "no_files", f"this side can open no connection ({detail}); raise its limit, ulimit -n")
     if broken is Break.REFUSED:
         return Verdict(Action.DOWN, "refused", f"no connection to the server ({detail}); start it or correct the policy URL")
     if broken is Break.CUT and healthy:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from scripted_desktop import SIZE
-from worker_scene import KEY, PATIENCE_S, Stage, run_file
+from worker_scene import CLICK, DONE, KEY, PATIENCE_S, Stage, run_file
 
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.config import DesktopConfig
@@ -28,28 +28,6 @@ from legato_rl.workers.link import QUIT_S, Link
 pytestmark = pytest.mark.process
 
 BAD = Path(__file__).resolve().parents[1] / "bad"
-CLICK = """Action: Click.
-<tool_call>
-<function=computer_use>
-<parameter=action>
-left_click
-</parameter>
-<parameter=coordinate>
-[500, 300]
-</parameter>
-</function>
-</tool_call>"""
-DONE = """Action: Done.
-<tool_call>
-<function=computer_use>
-<parameter=action>
-terminate
-</parameter>
-<parameter=status>
-success
-</parameter>
-</function>
-</tool_call>"""
 
 
 class Process:
