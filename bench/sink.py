@@ -56,7 +56,7 @@ def make_rollout(number: int, steps: int, image_bytes: int) -> Bytes:
         part = {"type": "image_url", "image_url": {"url": image_name(sha256_hex(image))}}
         text = {"type": "text", "text": f"rollout {number}, step {step}: " + "what the agent says of the screen. " * 8}
         message = canonical_json({"role": "user", "content": [part, text]})
-        put = PutBlobs(blobs=[blob_name(image, "image"), blob_name(message, "message")])
+        put = PutBlobs(run=RUN_ID, blobs=[blob_name(image, "image"), blob_name(message, "message")])
         batches.append((put, [image, message]))
         hashes.append(sha256_hex(message))
         records.append(step_record(list(hashes)))
@@ -163,9 +163,9 @@ class SinkProcess:
             [sys.executable, "-m", "legato_rl.broker.sink.main", str(root)], stderr=subprocess.PIPE, text=True
         )
         assert self.process.stderr is not None
-        line = self.process.stderr.readline()
-        if "ready" not in line:
-            raise SystemExit(f"the sink did not start: {line}")
+        begun = [self.process.stderr.readline(), self.process.stderr.readline()]
+        if "ready" not in begun[-1]:
+            raise SystemExit(f"the sink did not start: {begun}")
         self._context = Context()
         self.clients = [self._context.client("rows", address(sockets, "rows")) for _ in range(workers)]
         self.rss = psutil.Process(self.process.pid).memory_info
