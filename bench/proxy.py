@@ -35,14 +35,25 @@ from legato_rl.config import PolicyConfig, Settings
 from legato_rl.endpoints import address
 from legato_rl.policy.body import message_fragment, sampling_params, wire_body
 from legato_rl.rundir import RunDir, RunFile
-from legato_rl.sockets import Client, Context, wait
-from legato_rl.wire import BlobName, CallAsk, CallId, CallNeeds, CallReply
+from legato_rl.sockets import Client, Context, Server, wait
+from legato_rl.wire import (
+    BlobName,
+    CallAsk,
+    CallId,
+    CallNeeds,
+    CallReply,
+    PolicyName,
+    ProxyBeat,
+    ProxyOrder,
+    RunPolicy,
+)
 
 SCREENSHOTS = 20
 IMAGE_BYTES = 10**6
 IMAGE_TOKENS = 2040
 TOKENS = 100
 PLACEHOLDER = 151655
+RUN = "bench"
 
 
 def canned_answer() -> bytes:
@@ -103,6 +114,18 @@ def canned_server(wait_s: float) -> Iterator[str]:
             process.kill()
 
 
+def tell_policy(orders: Server) -> None:
+    """Be the broker until the proxy knows the run's policy."""
+    policy = RunPolicy(run=RUN, names=[PolicyName(model="m", version="v")], step_timeout=60.0, retries=1)
+    done = 0
+    while not done:
+        wait([orders], 1.0)
+        for received in orders.receive():
+            if isinstance(received.message, ProxyBeat):
+                done = received.message.order
+                orders.send(received.peer, ProxyOrder(boot=received.message.boot, number=1, policies=[policy]))
+
+
 @contextmanager
 def proxy_process(url: str, slots: int) -> Iterator[tuple[Path, psutil.Process]]:
     """The socket folder and the process of a real proxy before `url`."""
@@ -111,7 +134,7 @@ def proxy_process(url: str, slots: int) -> Iterator[tuple[Path, psutil.Process]]
         settings = Settings(policy=PolicyConfig(url, "m", version="v"), desktops=slots)
         RunDir(root).write_run(
             RunFile(
-                run_id="bench",
+                run_id=RUN,
                 created_at="",
                 today="",
                 legato_rl="",
@@ -123,6 +146,8 @@ def proxy_process(url: str, slots: int) -> Iterator[tuple[Path, psutil.Process]]
         )
         process = subprocess.Popen([str(Path(sys.executable).with_name("legato-rl-proxy")), folder])
         try:
+            with Context() as context, context.server("orders", address(root, "orders")) as orders:
+                tell_policy(orders)
             yield root, psutil.Process(process.pid)
         finally:
             process.terminate()
@@ -202,7 +227,7 @@ def measure(wait_s: float, in_flight: int, rounds: int, steps: int) -> dict[str,
     body = b"".join(wire_body({**PARAMS, "model": "m"}, fragments))
     with canned_server(wait_s) as url, proxy_process(url, in_flight) as (folder, process), Context() as context:
         workers = [
-            Worker(context.client("policy", address(folder, "policy")), f"b:g:{n}:0", [m for m, _ in window], parts)
+            Worker(context.client("policy", address(folder, "policy")), f"{RUN}:g:{n}:0", [m for m, _ in window], parts)
             for n in range(in_flight)
         ]
         sessions = [requests.Session() for _ in range(in_flight)]
