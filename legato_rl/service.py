@@ -97,7 +97,7 @@ class ServiceDir:
         return RunDir(self.runs / run_id)
 
     def load(self) -> ServiceFile:
-        """`service.json`, or what follows from `run.json`. ConfigError where neither is there, RecordError for a damaged one."""
+        """`service.json`, or what follows from `run.json`. ConfigError where neither is there, RecordError for damage."""
         try:
             return ServiceFile.model_validate_json(self.service_file.read_bytes())
         except FileNotFoundError:
