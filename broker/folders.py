@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 from legato_rl.broker.core import Core
 from legato_rl.broker.run import Run
 from legato_rl.broker.told import Told
+from legato_rl.config import Settings
 from legato_rl.errors import ConfigError
+from legato_rl.export.groups import env_errors
+from legato_rl.export.reader import RowFile, load_group_ids
 from legato_rl.records import is_id
 from legato_rl.rundir import RunDir
 from legato_rl.service import ServiceDir, ServiceFile
@@ -24,7 +24,7 @@ def open_run(folder: RunDir, told: Told) -> Run:
         folder.load_tasks(),
         today=file.today,
         priority=file.priority,
-        again=frozenset(told.again.get(file.run_id, ())),
+        again=frozenset(file.again),
     )
     for group, number in told.cancelled.get(file.run_id, ()):
         run.groups.cancel(group, number)
@@ -48,42 +48,18 @@ def reopen(ask: Submit, root: ServiceDir, service: ServiceFile, core: Core, told
     run = core.runs.get(ask.name)
     if (run is not None and not run.over) or ask.id in told.answered:
         return folder
-    if ask.retry_errors:
-        told.again[ask.name] = sorted({*told.again.get(ask.name, ()), *errors(folder)})
     told.stopping.pop(ask.name, None)
     core.runs.pop(ask.name, None)
     folder.end.unlink(missing_ok=True)
+    if ask.retry_errors:
+        file = folder.load_run()
+        again = sorted({*file.again, *errors(folder, file.settings)})
+        folder.write_run(file.model_copy(update={"again": again}))
     told.answer(ask.id)
     return folder
 
 
-def errors(folder: RunDir) -> list[str]:
+def errors(folder: RunDir, settings: Settings) -> list[str]:
     """The rollouts of a run that ended their attempts as errors of kind env, in groups that are not closed."""
-    rows = _rows(folder.rollouts)
-    settings = folder.load_run().settings
-    graded: dict[str, int] = {}
-    last: dict[tuple[str, int], dict[str, object]] = {}
-    for row in rows:
-        graded[row["group_id"]] = graded.get(row["group_id"], 0) + (row["reward"] is not None)
-        last[row["group_id"], row["attempt"]] = row
-    return [
-        str(row["rollout_id"])
-        for (group, _), row in last.items()
-        if row["status"] == "error" and row["kind"] == "env" and graded.get(group, 0) < settings.group
-    ]
-
-
-def _rows(path: Path) -> list[dict[str, object]]:
-    """Few facts of each whole row, in file order; a torn tail was never acknowledged."""
-    rows = []
-    try:
-        with path.open("rb") as file:
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
-                row = json.loads(line)
-                facts = {name: row[name] for name in ("group_id", "attempt", "rollout_id", "status", "reward")}
-                rows.append({**facts, "kind": (row["error"] or {}).get("kind")})
-    except FileNotFoundError:
-        return []
-    return rows
+    with RowFile(folder) as file:
+        return env_errors(list(file.facts()), settings, load_group_ids(folder))

@@ -46,6 +46,9 @@ def serve(folder: Path, quit_: Quit) -> None:
     service, told = root.load(), Told.load(root.state)
     mark = service.sockets / MARK
     restarted = mark.exists()
+    if service.once and not restarted and told != told.resumed():
+        told = told.resumed()
+        told.save(root.state)
     mark.touch()
     core = make_core(root, service, told, restarted, SYSTEM_CLOCK.monotonic())
     desk = Control(core, root, service, told, SYSTEM_CLOCK, secrets.randbits(31))

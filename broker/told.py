@@ -37,8 +37,6 @@ class Told(BaseModel):
     policies: dict[str, list[PolicyName]] = Field(default_factory=dict)
     cancelled: dict[str, list[tuple[str, int]]] = Field(default_factory=dict)
     """Attempts that were cancelled, by group and number."""
-    again: dict[str, list[str]] = Field(default_factory=dict)
-    """Rollouts that ended as errors, whose attempts are tried once more (`--retry-errors`)."""
     stopping: dict[str, str] = Field(default_factory=dict)
     """Why a run is to stop."""
     out: dict[str, str] = Field(default_factory=dict)
@@ -54,6 +52,11 @@ class Told(BaseModel):
         self.cancelled.pop(run, None)
         self.stopping.pop(run, None)
         self.policies.pop(run, None)
+
+    def resumed(self) -> Told:
+        """What holds when a run of its own is resumed: its policies, and what was cancelled. A stop, a pause, a bound and
+        the like were for the processes that were there."""
+        return Told(default=self.default, policies=self.policies, cancelled=self.cancelled)
 
     @classmethod
     def load(cls, path: Path) -> Told:

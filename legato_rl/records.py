@@ -40,6 +40,8 @@ class Outcome(str, Enum):
 GRADED_OUTCOMES = frozenset({Outcome.GRADED, Outcome.TIMED_OUT_GRADED})
 DESKTOP_OUTCOMES = frozenset({Outcome.DESKTOP_FAILED, Outcome.WORKER_LOST})
 """The outcomes that cost a try, not the attempt, and count against the desktop's health."""
+ENV_OUTCOMES = DESKTOP_OUTCOMES | {Outcome.EVALUATOR_FAILED}
+"""The outcomes whose `error` is of kind env. An attempt that ended with one may be asked to go on (`--retry-errors`)."""
 
 
 class Status(str, Enum):

@@ -52,6 +52,12 @@ class RunFile(BaseModel):
     """The id of the ask that submitted the run to a service; empty without one."""
     priority: int = 0
     """Runs of a service with a higher one get desktops first."""
+    again: list[str] = Field(default_factory=list)
+    """Ids of rollouts that ended their attempts as errors, and whose attempts go on all the same (`--retry-errors`)."""
+    bundled: bool = False
+    """Whether the model server is the bundled one, which a resume starts anew, under another URL."""
+    folder: Path | None = None
+    """Where the run was started: what relative paths of the settings are relative to."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,11 @@ class RunDir:
     def lock(self) -> Path:
         """Locked (flock) by the one sink that may write here."""
         return self.root / "lock"
+
+    @property
+    def command_lock(self) -> Path:
+        """Locked (flock) by the one command that runs this folder, as long as it does."""
+        return self.root / "command.lock"
 
     @property
     def supervisord_conf(self) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,18 +43,19 @@ def summarize(
     group_ids: Sequence[str],
     desktop_events: Iterable[Mapping[str, Any]] = (),
     notices: Sequence[str] = (),
+    again: Collection[str] = (),
 ) -> dict[str, Any]:
     """The summary of a run, as the JSON object of `summary.json`. RecordError where the rows contradict the settings.
 
     `group_ids` are those of the run's tasks; `desktop_events` have `event` (rebuilt, out) and `desktop`; `notices` are
-    sentences for people that were known before, which come first among the summary's own.
+    sentences for people that were known before, which come first among the summary's own. `again` as for `fold_groups`.
     """
     tally = Tally()
     facts = []
     for line, row in enumerate(rows, start=1):
         tally.add(row)
         facts.append(facts_of(row, line))
-    groups = fold_groups(facts, settings, group_ids)
+    groups = fold_groups(facts, settings, group_ids, again)
     events = list(desktop_events)
     summary = {
         "schema": SUMMARY_SCHEMA,

@@ -6,13 +6,13 @@ Rules: docs/rollouts.md, "Groups".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from legato_rl.config import Settings
 from legato_rl.errors import RecordError
-from legato_rl.records import GRADED_OUTCOMES, USABLE, Outcome, Rollout, Status
+from legato_rl.records import ENV_OUTCOMES, GRADED_OUTCOMES, USABLE, Outcome, Rollout, Status
 from legato_rl.scoring import advantages, is_flat
 
 GroupState = Literal["closed", "short", "open"]
@@ -32,6 +32,9 @@ class RowFacts:
     """The row's line in the file, from 1."""
     offset: int = 0
     """Where that line starts, in bytes."""
+    rollout_id: str = ""
+    versions: int = 0
+    """How many policy versions it has."""
 
 
 def facts_of(rollout: Rollout, line: int = 0, offset: int = 0) -> RowFacts:
@@ -45,6 +48,8 @@ def facts_of(rollout: Rollout, line: int = 0, offset: int = 0) -> RowFacts:
         reward=rollout.reward,
         line=line,
         offset=offset,
+        rollout_id=rollout.rollout_id,
+        versions=len(rollout.policy.versions),
     )
 
 
@@ -72,9 +77,12 @@ class Group:
         return is_flat([reward_of(row) for row in self.usable])
 
 
-def fold_groups(facts: Iterable[RowFacts], settings: Settings, group_ids: Sequence[str]) -> list[Group]:
+def fold_groups(
+    facts: Iterable[RowFacts], settings: Settings, group_ids: Sequence[str], again: Collection[str] = ()
+) -> list[Group]:
     """The groups of a run, in the order of `group_ids`; one without a row is open.
 
+    `again` are ids of rollouts that did not end their attempts, though they are errors (`run.json`, `again`).
     RecordError where a row belongs to none of them, or has an attempt that the settings do not know.
     """
     results: dict[str, dict[int, RowFacts]] = {group_id: {} for group_id in group_ids}
@@ -88,11 +96,22 @@ def fold_groups(facts: Iterable[RowFacts], settings: Settings, group_ids: Sequen
         stored = results[row.group_id].get(row.attempt)
         if stored is None or row.try_ > stored.try_:
             results[row.group_id][row.attempt] = row
-    return [_group(group_id, results[group_id], graded[group_id], settings) for group_id in group_ids]
+    return [_group(group_id, results[group_id], graded[group_id], settings, again) for group_id in group_ids]
 
 
-def _group(group_id: str, results: dict[int, RowFacts], graded: int, settings: Settings) -> Group:
-    ended = sum(row.status is not Status.RETRIED for row in results.values())
+def env_errors(facts: Sequence[RowFacts], settings: Settings, group_ids: Sequence[str]) -> list[str]:
+    """Ids of the rollouts that ended their attempts as errors of kind env, in groups that are not closed; sorted."""
+    closed = {group.group_id for group in fold_groups(facts, settings, group_ids) if group.state == "closed"}
+    results = {(row.group_id, row.attempt): row for row in sorted(facts, key=lambda row: row.try_)}
+    return sorted(
+        row.rollout_id
+        for row in results.values()
+        if row.status is Status.ERROR and row.outcome in ENV_OUTCOMES and row.group_id not in closed
+    )
+
+
+def _group(group_id: str, results: dict[int, RowFacts], graded: int, settings: Settings, again: Collection[str]) -> Group:
+    ended = sum(row.status is not Status.RETRIED and row.rollout_id not in again for row in results.values())
     usable = [results[attempt] for attempt in sorted(results) if results[attempt].status in USABLE]
     values = advantages([reward_of(row) for row in usable])
     return Group(

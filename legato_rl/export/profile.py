@@ -20,7 +20,7 @@ def profile_run(run_dir: str | Path) -> dict[str, Any]:
     group_ids, events = load_group_ids(run), load_desktop_events(run)
     with RowFile(run) as file:
         rows = (rollout for _, rollout in file.rows())
-        summary = summarize(rows, about.settings, group_ids, events, about.engine.get("notices", []))
+        summary = summarize(rows, about.settings, group_ids, events, about.engine.get("notices", []), about.again)
     end = run.load_end()
     if end is not None and end["state"] != "finished":
         why = f": {end['reason']}" if end["reason"] else ""

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from legato_rl.bad_input import one_sentence
 from legato_rl.errors import RecordError
 from legato_rl.export.groups import RowFacts, facts_of
-from legato_rl.records import Rollout
+from legato_rl.records import Outcome, Rollout, Status
 from legato_rl.rundir import RunDir
 
 
@@ -29,7 +29,7 @@ class RowFile:
         self._path = run.rollouts
         self._file: BinaryIO | None = None
         self.torn_bytes = 0
-        """Bytes after the last whole row; known when `rows` has ended."""
+        """Bytes after the last whole row; known when `rows` or `facts` has ended."""
 
     def __enter__(self) -> RowFile:
         if self._path.exists():
@@ -42,6 +42,33 @@ class RowFile:
 
     def rows(self) -> Iterator[tuple[RowFacts, Rollout]]:
         """Every whole row in file order, with its facts. RecordError, naming the line, for one that is no rollout."""
+        for number, offset, line in self._lines():
+            rollout = self._parse(line, number)
+            yield facts_of(rollout, number, offset), rollout
+
+    def facts(self) -> Iterator[RowFacts]:
+        """The facts of every whole row, whose steps nobody looks at: several times as fast. RecordError as `rows`."""
+        for number, offset, line in self._lines():
+            try:
+                row = json.loads(line)
+                facts = RowFacts(
+                    group_id=row["group_id"],
+                    attempt=int(row["attempt"]),
+                    try_=int(row["try"]),
+                    outcome=Outcome(row["outcome"]),
+                    status=Status(row["status"]),
+                    reward=row["reward"],
+                    line=number,
+                    offset=offset,
+                    rollout_id=row["rollout_id"],
+                    versions=len(row["policy"]["versions"]),
+                )
+            except (ValueError, TypeError, LookupError) as error:
+                raise RecordError(f"{self._path}, line {number}: it is no rollout ({error!r}); see legato-rl verify") from None
+            yield facts
+
+    def _lines(self) -> Iterator[tuple[int, int, bytes]]:
+        """(number from 1, offset in bytes, line) of every whole line."""
         if self._file is None:
             return
         size = self._file.seek(0, os.SEEK_END)
@@ -52,12 +79,11 @@ class RowFile:
             if not line.endswith(b"\n") or (offset + len(line) >= size and not _is_json(line)):
                 self.torn_bytes = len(line)
                 return
-            rollout = self._parse(line, number)
-            yield facts_of(rollout, number, offset), rollout
+            yield number, offset, line
             offset += len(line)
 
     def row(self, facts: RowFacts) -> Rollout:
-        """The row that `facts` was taken from. Not while `rows` is going: both move through one file."""
+        """The row that `facts` was taken from. Not while `rows` or `facts` is going: both move through one file."""
         assert self._file is not None, "facts come from rows() of an open file"
         self._file.seek(facts.offset)
         return self._parse(self._file.readline(), facts.line)

@@ -44,6 +44,8 @@ class ExportReport:
     """Left out: their rewards are not final."""
     groups_small: int
     """Closed or short, and left out: fewer usable rollouts than `min_group`."""
+    rollouts_mixed: int
+    """Rollouts of groups written that were left out: they have more than `max_versions` policy versions."""
     steps_without_prompt_ids: int
     torn_bytes: int
     """Bytes at the end of rollouts.jsonl that are no whole row; left out."""
@@ -53,25 +55,33 @@ class ExportReport:
         return asdict(self)
 
 
-def export_steps(run_dir: str | Path, out: str | Path, *, inline_images: bool = False, min_group: int = 1) -> ExportReport:
+def export_steps(
+    run_dir: str | Path, out: str | Path, *, inline_images: bool = False, min_group: int = 1, max_versions: int = 1
+) -> ExportReport:
     """Write one JSON line per step of every `ok` or `truncated` rollout of the closed and short groups of a run.
 
     `out` is a file, which is replaced whole at the end (and left as it was on an error), or `-` for standard output.
     `inline_images` puts images into the messages as data URLs. Groups with fewer than `min_group` usable rollouts are
-    left out. ConfigError: the folder is no run, or `out` cannot be written. RecordError: the folder is damaged.
+    left out, and so are rollouts of more than `max_versions` policy versions; what is written keeps the advantage that it
+    has among all of its group. ConfigError: the folder is no run, or `out` cannot be written. RecordError: the folder is
+    damaged.
     """
-    if min_group < 1:
-        raise ConfigError(f"min_group is {min_group}: it must be at least 1")
+    for name, value in (("min_group", min_group), ("max_versions", max_versions)):
+        if value < 1:
+            raise ConfigError(f"{name} is {value}: it must be at least 1")
     run = RunDir(Path(run_dir))
-    settings = run.load_run().settings
+    about = run.load_run()
     group_ids = load_group_ids(run)
-    steps = rollouts = without_ids = 0
+    steps = rollouts = mixed = without_ids = 0
     with open_output(run, out) as write, RowFile(run) as file:
-        groups = fold_groups((facts for facts, _ in file.rows()), settings, group_ids)
+        groups = fold_groups((facts for facts, _ in file.rows()), about.settings, group_ids, about.again)
         ended = [group for group in groups if group.state != "open"]
         written = [group for group in ended if len(group.usable) >= min_group]
         by_id = {group.group_id: group for group in written}
         for row in (row for group in written for row in group.usable):
+            if row.versions > max_versions:
+                mixed += 1
+                continue
             rollouts += 1
             for line in step_lines(run, file.row(row), row, by_id[row.group_id], inline_images):
                 write(json.dumps(line, allow_nan=False).encode("ascii") + b"\n")
@@ -85,6 +95,7 @@ def export_steps(run_dir: str | Path, out: str | Path, *, inline_images: bool = 
         groups_flat=sum(group.flat for group in written),
         groups_open=len(groups) - len(ended),
         groups_small=len(ended) - len(written),
+        rollouts_mixed=mixed,
         steps_without_prompt_ids=without_ids,
         torn_bytes=file.torn_bytes,
     )

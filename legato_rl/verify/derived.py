@@ -55,7 +55,8 @@ def check_exports(run: RunDir, facts: Sequence[RowFacts], settings: Settings, gr
     exports = [path for path in paths if _is_export(path)]
     if not exports:
         return
-    groups = [group for group in fold_groups(facts, settings, group_ids) if group.state != "open"]
+    again = run.load_run().again
+    groups = [group for group in fold_groups(facts, settings, group_ids, again) if group.state != "open"]
     with RowFile(run) as file:
         due = _Due(run, file, groups)
         for path in exports:

@@ -12,6 +12,7 @@ from control_scene import URL, Service
 from legato_rl.config import Settings
 from legato_rl.errors import LegatoError
 from legato_rl.records import FeedRow, Outcome, Status
+from legato_rl.rundir import RunDir
 from legato_rl.wire import (
     CancelAsk,
     Feed,
@@ -140,14 +141,17 @@ def test_errors_are_tried_again_where_that_is_asked(one: Service) -> None:
     one.submit(name="r", settings={"env_retries": 0})
     folder = one.root / "runs" / "r"
     told = [
-        ("a", 0, "ok", 1.0, None),
-        ("a", 1, "ok", 1.0, None),
-        ("b", 0, "error", None, "env"),
-        ("b", 1, "error", None, "policy"),
+        ("a", 0, "ok", 1.0, "graded"),
+        ("a", 1, "ok", 1.0, "graded"),
+        ("b", 0, "error", None, "evaluator_failed"),
+        ("b", 1, "error", None, "policy_failed"),
     ]
     lines = [
-        {"group_id": g, "attempt": n, "rollout_id": f"r:{g}:{n}:0", "status": s, "reward": r, "error": k and {"kind": k}}
-        for g, n, s, r, k in told
+        {
+            **{"group_id": group, "attempt": number, "try": 0, "rollout_id": f"r:{group}:{number}:0"},
+            **{"outcome": outcome, "status": status, "reward": reward, "policy": {"versions": []}},
+        }
+        for group, number, status, reward, outcome in told
     ]
     (folder / "rollouts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"torn')
     one.ask(StopAsk(id="s", reason="enough"))
@@ -156,6 +160,7 @@ def test_errors_are_tried_again_where_that_is_asked(one: Service) -> None:
         one.submit(id_="again", name="r", resume=True, retry_errors=True)
         assert one.core.runs["r"].again == {"r:b:0:0"}
     assert one.again().core.runs["r"].again == {"r:b:0:0"}
+    assert RunDir(folder).load_run().again == ["r:b:0:0"]
     run = one.core.runs["r"]
     key = run.groups.groups["b"].attempts[0].key
     row = FeedRow(n=1, key=key, outcome=Outcome.EVALUATOR_FAILED, status=Status.ERROR, reward=None, error_kind="env")

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from run_folder import PAD, PARAMS, RunFolder
 
+from legato_rl.cli.export import in_words
 from legato_rl.errors import ConfigError, RecordError
+from legato_rl.export.profile import profile_run
 from legato_rl.export.steps import export_steps
 from legato_rl.records import Outcome, Rollout, RolloutError, Status, dump
 
@@ -31,7 +33,7 @@ def test_every_field_of_a_line(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run", ["g"], group=2)
     two_graded(folder, "g")
     out = tmp_path / "train.jsonl"
-    report = export_steps(folder.run.root, out)
+    report = export_steps(folder.run.root, out, max_versions=2)
     lines = lines_of(out)
     assert (report.steps, report.rollouts, report.groups_closed) == (4, 2, 1)
     assert [(line["attempt"], line["step"]) for line in lines] == [(0, 0), (0, 1), (0, 2), (1, 0)]
@@ -81,7 +83,7 @@ def test_inline_images(tmp_path: Path) -> None:
     """With `inline_images` every image is in the messages, and the places in the prompt are still told."""
     folder = RunFolder(tmp_path / "run", ["g"], group=2)
     two_graded(folder, "g")
-    export_steps(folder.run.root, tmp_path / "train.jsonl", inline_images=True)
+    export_steps(folder.run.root, tmp_path / "train.jsonl", inline_images=True, max_versions=2)
     text = (tmp_path / "train.jsonl").read_text()
     assert "legato-image://" not in text
     assert text.count("data:image/png;base64,") == 1 + 2 + 3 + 1
@@ -111,6 +113,34 @@ def test_only_usable_rollouts_of_ended_groups(tmp_path: Path) -> None:
     assert report.groups_small == 1
 
 
+def test_rollouts_that_mix_policy_versions(tmp_path: Path) -> None:
+    """They are left out and counted unless they are asked for; the others keep the advantage among all of the group."""
+    folder = RunFolder(tmp_path / "run", ["g"], group=2)
+    two_graded(folder, "g")
+    out = tmp_path / "train.jsonl"
+    report = export_steps(folder.run.root, out)
+    assert (report.rollouts, report.rollouts_mixed, report.groups_closed) == (1, 1, 1)
+    [line] = lines_of(out)
+    assert (line["rollout_id"], line["advantage"], line["group_usable"]) == ("r:g:1:0", -1.0, 2)
+    assert "1 usable rollouts left out: they have more policy versions" in in_words(report, "-")
+    report = export_steps(folder.run.root, out, max_versions=2)
+    assert (report.rollouts, report.rollouts_mixed) == (2, 0)
+
+
+def test_an_attempt_that_goes_on_keeps_its_group_open(tmp_path: Path) -> None:
+    """An error that a resume was asked to try again is no result, so that nothing is exported that may still change."""
+    folder = RunFolder(tmp_path / "run", ["g"], group=2)
+    error = RolloutError(kind="env", phase="act", type="lost", message="no answer")
+    folder.row("g", 0, 1.0, steps=folder.steps(1))
+    folder.row("g", 1, None, status=Status.ERROR, outcome=Outcome.DESKTOP_FAILED, error=error)
+    assert export_steps(folder.run.root, tmp_path / "out").groups_short == 1
+    folder.run.write_run(folder.run.load_run().model_copy(update={"again": ["r:g:1:0"]}))
+    assert export_steps(folder.run.root, tmp_path / "out").groups_open == 1
+    assert profile_run(folder.run.root)["attempts"]["unfinished"] == 1
+    folder.row("g", 1, 0.0, steps=folder.steps(1), try_=1)
+    assert export_steps(folder.run.root, tmp_path / "out").groups_closed == 1
+
+
 def test_without_prompt_ids(tmp_path: Path) -> None:
     """Where the server gave no ids there are none, images have no place, and the report counts such steps."""
     folder = RunFolder(tmp_path / "run", ["g"], group=1)
@@ -132,7 +162,7 @@ def test_torn_tail_is_reported(tmp_path: Path) -> None:
     for tail in (b'{"schema": "lega', b'{"half": \n'):
         whole = folder.run.rollouts.read_bytes()
         folder.run.rollouts.write_bytes(whole + tail)
-        assert export_steps(folder.run.root, tmp_path / "out").torn_bytes == len(tail)
+        assert export_steps(folder.run.root, tmp_path / "out", max_versions=2).torn_bytes == len(tail)
         assert len(lines_of(tmp_path / "out")) == 4
         folder.run.rollouts.write_bytes(whole)
 
@@ -189,6 +219,8 @@ def test_bad_input(tmp_path: Path) -> None:
             export_steps(folder.run.root, own)
     with pytest.raises(ConfigError, match="min_group is 0"):
         export_steps(folder.run.root, tmp_path / "out", min_group=0)
+    with pytest.raises(ConfigError, match="max_versions is 0"):
+        export_steps(folder.run.root, tmp_path / "out", max_versions=0)
     folder.run.tasks.unlink()
     with pytest.raises(RecordError, match=r"tasks\.jsonl cannot be read"):
         export_steps(folder.run.root, tmp_path / "out")

@@ -134,14 +134,19 @@ def test_a_folder_without_rows_yet(tmp_path: Path) -> None:
 
 
 def test_an_error_may_be_run_again(tmp_path: Path) -> None:
-    """An attempt whose error was of kind env goes on where a resume was asked for that; one of kind policy does not."""
+    """An attempt whose error was of kind env goes on where run.json says that this was asked for; none of kind policy does."""
     folder = TrueFolder(tmp_path / "run", ["g"])
     folder.put("g", 0, Outcome.EVALUATOR_FAILED)
+    run = folder.run.load_run()
+    folder.run.write_run(run.model_copy(update={"again": [f"{run.run_id}:g:0:0", f"{run.run_id}:g:1:0"]}))
+    assert "unfinished: 3 of 3 attempts" in examine(folder.run.root).notes
     folder.put("g", 0, Outcome.GRADED, 1.0, try_=1)
     assert verify(folder.run.root) == []
     folder.put("g", 1, Outcome.POLICY_FAILED)
     folder.put("g", 1, Outcome.GRADED, 1.0, try_=1)
-    assert [(fault.code, fault.where) for fault in verify(folder.run.root)] == [("attempt-order", "rollouts.jsonl:4")]
+    folder.run.write_run(run)
+    where = ["rollouts.jsonl:2", "rollouts.jsonl:4"]
+    assert [(fault.code, fault.where) for fault in verify(folder.run.root)] == [("attempt-order", line) for line in where]
 
 
 def test_mixed_weight_versions_are_noted(tmp_path: Path) -> None:

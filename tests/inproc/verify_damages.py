@@ -179,7 +179,12 @@ case(
 case("surplus told as ok", row(H2_SURPLUS, put(status="ok", usable=True)), row_status=ROW(H2_SURPLUS))
 case("ok told as surplus", row(H1, put(status="surplus", usable=False)), row_status=ROW(H1))
 case("usable is not as the status", row(H2_SURPLUS, put(usable=True)), row_status=ROW(H2_SURPLUS))
-case("a retried try told as error", row(G1_RETRIED, put(status="error")), row_status=ROW(G1_RETRIED))
+case(
+    "a retried try told as error",
+    row(G1_RETRIED, put(status="error")),
+    row_status=ROW(G1_RETRIED),
+    attempt_order=ROW(G1),
+)
 case("another reason to cancel", row(G2_CANCELLED, put(cancel_reason="asked")), row_status=ROW(G2_CANCELLED))
 case("a skipped attempt told as error", row(J2_SKIPPED, put(status="error")), row_status=ROW(J2_SKIPPED))
 case(

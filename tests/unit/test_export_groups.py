@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from legato_rl.config import DesktopConfig, PolicyConfig, Settings
 from legato_rl.errors import RecordError
-from legato_rl.export.groups import Group, RowFacts, fold_groups
+from legato_rl.export.groups import Group, RowFacts, env_errors, fold_groups
 from legato_rl.records import GRADED_OUTCOMES, USABLE, Outcome, Status
 from legato_rl.status import decide
 
@@ -159,3 +160,26 @@ def test_groups_of_any_run(run: tuple[Settings, list[str], list[RowFacts]]) -> N
         assert (group.state == "closed") <= (len(group.usable) >= asked.group)
         assert (group.state == "short") <= (len(group.usable) < asked.group)
         assert (group.state == "open") <= (group.ended < asked.attempts)
+
+
+@pytest.mark.parametrize(
+    ("rows", "asked", "ids"),
+    [
+        ([failed(0)], settings(), ["r:g:0:0"]),
+        ([failed(0, Status.RETRIED), failed(0, try_=1)], settings(), ["r:g:0:1"]),
+        ([failed(0), row(0, 1.0, try_=1)], settings(), []),
+        ([row(0, None, Status.ERROR, Outcome.EVALUATOR_FAILED)], settings(), ["r:g:0:0"]),
+        ([row(0, None, Status.ERROR, Outcome.POLICY_FAILED)], settings(), []),
+        ([failed(0), row(1, 1.0), row(2, 1.0)], settings(oversample=0.5), []),
+        ([failed(0), row(1, 1.0), row(2, 1.0)], settings(oversample=1.0, close="all"), ["r:g:0:0"]),
+        ([failed(0), row(1, 1.0), row(2, 1.0)], settings(oversample=0.5, close="all"), []),
+    ],
+)
+def test_errors_that_may_be_tried_again(rows: list[RowFacts], asked: Settings, ids: list[str]) -> None:
+    """Results of kind env in groups that are not closed; under `all` a group is open until it has ended."""
+    named = [replace(fact, rollout_id=f"r:g:{fact.attempt}:{fact.try_}") for fact in rows]
+    assert env_errors(named, asked, ["g"]) == ids
+    assert env_errors(named[::-1], asked, ["g"]) == ids
+    [group] = fold_groups(named, asked, ["g"], again=ids)
+    [without] = fold_groups(named, asked, ["g"])
+    assert without.ended - group.ended == len(ids)
