@@ -111,12 +111,16 @@ def test_a_worker_that_is_to_end_does_not_stay_for_a_hung_call(tmp_path: Path) -
         assert scene.drafts == []
 
 
-def test_a_worker_that_is_to_end_closes_its_desktop_and_is_done(tmp_path: Path) -> None:
-    """Nothing hangs: exit code 0, at once."""
+@pytest.mark.parametrize("how", ["terminated", "told to leave"])
+def test_a_worker_that_is_to_end_closes_its_desktop_and_is_done(tmp_path: Path, how: str) -> None:
+    """Nothing hangs: exit code 0, which its supervisor starts no further worker for."""
     with worker(tmp_path) as (process, scene):
         scene.until(lambda: scene.beats and scene.beats[-1].ready, "the ready beat")
-        process.terminate()
-        assert process.wait(QUIT_S) == ExitCode.DONE
+        if how == "terminated":
+            process.terminate()
+        else:
+            scene.push(leave=True)
+        assert process.wait() == ExitCode.DONE
 
 
 def test_a_slow_sink_is_no_slow_evaluation(tmp_path: Path) -> None:
