@@ -13,12 +13,15 @@ from legato_rl._version import __version__
 if TYPE_CHECKING:
     from legato_rl import policy
     from legato_rl.config import DesktopConfig, PolicyConfig
-    from legato_rl.errors import LegatoError
+    from legato_rl.control import ControlClient
+    from legato_rl.errors import ControlError, LegatoError
     from legato_rl.export.steps import export_steps
     from legato_rl.request import load_request
     from legato_rl.run.api import collect
 
 __all__ = [
+    "ControlClient",
+    "ControlError",
     "DesktopConfig",
     "LegatoError",
     "PolicyConfig",
@@ -30,6 +33,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ControlClient": "legato_rl.control",
+    "ControlError": "legato_rl.errors",
     "DesktopConfig": "legato_rl.config",
     "LegatoError": "legato_rl.errors",
     "PolicyConfig": "legato_rl.config",

@@ -16,12 +16,13 @@ OPTIONS = {
     "screen_size": "screen",
     "deadlines": "deadline",
     "stop_failure_share": "stop-failures",
+    "origins": "allow-origin",
     **{
         name: name.replace("_", "-")
         for name in (
             *("top_p", "max_tokens", "extra_body", "step_timeout", "server_wait", "fixed_wait", "max_steps", "max_inflight"),
             *("rollout_timeout", "env_retries", "image_max", "tokens_per_second", "max_queued", "cache_tokens", "max_booting"),
-            *("osworld_python", "path_to_vm", "ram_gb", "cache_dir", "client_password"),
+            *("osworld_python", "path_to_vm", "ram_gb", "cache_dir", "client_password", "most_desktops"),
             *("max_model_len", "max_images", "logprobs_mode", "weight_version", "keep_alive", "reasoning_parser"),
         )
     },

@@ -50,7 +50,7 @@ class Terms:
                 f"most-desktops is {self.most_desktops}: it must be {settings.desktops}, the desktops, to {MOST_DESKTOPS}"
             )
         for url in self.origins:
-            if not re.match(r"https?://[^/\s?#@]+", url):
+            if not re.fullmatch(r"https?://[^/\s?#@:]+(:[0-9]{1,5})?(/[^\s?#]*)?", url):
                 raise ConfigError(f"allow-origin is {told(without_secrets(url))}: it must be as in http://127.0.0.1:8000")
         if self.control:
             tcp_address(self.control)
@@ -139,7 +139,9 @@ def layout(folder: ServiceDir, settings: Settings) -> Layout:
 
 def _refuse_difference(old: ServiceFile, new: ServiceFile, fake: bool) -> None:
     before, now = (dict(_leaves(file.model_dump(mode="json", include=set(SAME)))) for file in (old, new))
-    for path in sorted((before.keys() | now.keys()) - (OF_A_FAKE if fake else set())):
+    for path in dict.fromkeys([*now, *before]):
+        if fake and path in OF_A_FAKE:
+            continue
         if before.get(path) != now.get(path):
             name = path.rpartition(".")[2]
             raise ConfigError(

@@ -1,0 +1,166 @@
+"""Is a service's root made whole, opened again as it was, or left as if nothing had been? Real folders."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+from pathlib import Path
+
+import pytest
+from worker_scene import run_file
+
+from legato_rl.config import Settings
+from legato_rl.curve import write_keys
+from legato_rl.errors import ConfigError
+from legato_rl.run.prepare_service import Terms, claim_root, describe, place_sockets, refuse_running, release_root
+from legato_rl.service import ServiceDir, ServiceFile
+from legato_rl.sockets import Context, private_folder
+from legato_rl.supervisord import control_socket
+
+SETTINGS = run_file(Path("/x")).settings
+URL = "http://127.0.0.1:8000/v1"
+AT_URL = SETTINGS.model_copy(update={"policy": SETTINGS.policy.model_copy(update={"url": URL})})
+
+
+def made(root: Path, settings: Settings = AT_URL, terms: Terms | None = None, fake: bool = False) -> ServiceFile:
+    """A service that was described and written."""
+    folder = claim_root(root)
+    service = describe(folder, settings, terms or Terms(), {"engine": "x"}, fake)
+    folder.write(service)
+    return service
+
+
+def test_a_root_is_private(tmp_path: Path) -> None:
+    """It and its folders are the user's alone; its file says what was asked, and nothing of the key."""
+    service = made(tmp_path / "a" / "d")
+    folder = ServiceDir(tmp_path / "a" / "d")
+    assert [path.stat().st_mode & 0o077 for path in (folder.root, folder.runs, folder.logs)] == [0] * 3
+    assert folder.load() == service
+    assert (service.origins, service.most_desktops, service.once) == (["http://127.0.0.1:8000"], SETTINGS.desktops, "")
+
+
+@pytest.mark.parametrize("existed", [True, False])
+def test_a_root_is_taken_back(tmp_path: Path, existed: bool) -> None:
+    """Where nothing was started nothing is left; where a service is, it stays."""
+    root = tmp_path / "d"
+    if existed:
+        root.mkdir()
+    folder = claim_root(root)
+    (folder.logs / "fake-policy.log").write_text("x")
+    release_root(folder, existed)
+    assert (list(root.iterdir()) == []) if existed else not root.exists()
+    made(root)
+    release_root(ServiceDir(root), True)
+    assert ServiceDir(root).service_file.exists()
+
+
+def test_a_root_that_cannot_be_used(tmp_path: Path) -> None:
+    """A file, a folder that holds something, a run, a place that cannot be written: a sentence each, nothing touched."""
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("x")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    said = {
+        tmp_path / "file": "it is a file; name a folder",
+        tmp_path / "full": "it is not empty, and holds no service; name a new or empty folder",
+        tmp_path / "run": "it holds a run; name a new or empty folder",
+        Path("/proc/d"): "name a folder that can be written",
+    }
+    for root, sentence in said.items():
+        with pytest.raises(ConfigError, match=f"dir is '{root}': .*{sentence}"):
+            claim_root(root)
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine"]
+
+
+def test_a_service_keeps_what_it_is(tmp_path: Path) -> None:
+    """Opened again it says the same, and has the same sockets; anything else is named with both values."""
+    first = made(tmp_path / "d")
+    again = made(tmp_path / "d")
+    assert again.model_copy(update={"created_at": first.created_at}) == first
+    policy = AT_URL.policy.model_copy(update={"temperature": 0.5})
+    desktop = AT_URL.desktop.model_copy(update={"screen_size": (640, 480)})
+    different = {
+        "temperature is 0.5: this service was made with 1.0": (AT_URL.model_copy(update={"policy": policy}), Terms()),
+        r"screen is \[640, 480\]: this service": (AT_URL.model_copy(update={"desktop": desktop}), Terms()),
+        "policy-url is 'fake': this service": (SETTINGS, Terms()),
+        "most-desktops is 9: this service": (AT_URL, Terms(most_desktops=9)),
+        "allow-origin is .*: this service": (AT_URL, Terms(origins=("http://b",))),
+    }
+    for sentence, (settings, terms) in different.items():
+        with pytest.raises(ConfigError, match=sentence):
+            made(tmp_path / "d", settings, terms)
+    assert ServiceDir(tmp_path / "d").load() == again
+
+
+def test_the_bundled_server_may_be_elsewhere_each_time(tmp_path: Path) -> None:
+    """Its port is drawn anew; nothing else may differ."""
+    made(tmp_path / "d")
+    moved = AT_URL.model_copy(update={"policy": AT_URL.policy.model_copy(update={"url": "http://127.0.0.1:9/v1"})})
+    assert made(tmp_path / "d", moved, fake=True).origins == ["http://127.0.0.1:9"]
+    with pytest.raises(ConfigError, match="most-desktops is 9"):
+        made(tmp_path / "d", moved, Terms(most_desktops=9), fake=True)
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        (Terms(most_desktops=1), "most-desktops is 1: it must be 4, the desktops, to 4096"),
+        (Terms(most_desktops=5000), "most-desktops is 5000: "),
+        (Terms(origins=("ftp://x",)), "allow-origin is 'ftp://x': it must be as in http://127.0.0.1:8000"),
+        (Terms(origins=("http://user:secret@x",)), "allow-origin is 'http://…@x': "),
+        (Terms(origins=("http://x:port",)), "allow-origin is 'http://x:port': "),
+        (Terms(control="tcp://x"), "control is 'tcp://x': it must be tcp://HOST:PORT"),
+        (Terms(control="tcp://x:1"), "keys is missing: control over tcp is for those who have one"),
+        (Terms(control="tcp://x:1", keys=Path("/none")), "/none/server.secret cannot be read"),
+        (Terms(keys=Path("/none")), "keys is '/none': it has no effect without control"),
+    ],
+)
+def test_terms_that_are_wrong(terms: Terms, said: str) -> None:
+    """Each in one sentence that names the option."""
+    with pytest.raises(ConfigError) as error:
+        terms.check(SETTINGS)
+    assert str(error.value).startswith(said)
+
+
+def test_terms_that_are_right(tmp_path: Path) -> None:
+    """A service over tcp, that may grow and move."""
+    write_keys(tmp_path / "keys")
+    terms = Terms(8, ("http://b:8000/v1",), "tcp://*:5555", tmp_path / "keys")
+    terms.check(SETTINGS)
+    service = made(tmp_path / "d", terms=terms)
+    assert (service.control, service.keys) == ("tcp://*:5555", tmp_path / "keys")
+    assert service.origins == ["http://127.0.0.1:8000", "http://b:8000"]
+
+
+def test_a_running_service_is_left_alone(tmp_path: Path) -> None:
+    """Its sink's lock says so; the lock of one that has ended does not."""
+    made(tmp_path / "d")
+    folder = ServiceDir(tmp_path / "d")
+    refuse_running(folder)
+    with folder.lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="its service is running; end that first"):
+            refuse_running(folder)
+    refuse_running(folder)
+
+
+def test_sockets_are_below_a_short_root_and_else_elsewhere(tmp_path: Path) -> None:
+    """Wherever they are, supervisord can bind its own, with its pid behind the name."""
+    short, long = place_sockets(Path("/srv/legato")), place_sockets(tmp_path / ("x" * 100))
+    assert short == Path("/srv/legato/sockets")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(f"{control_socket(long)}.4194304")
+    assert long.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_sockets_folder_that_is_gone_is_made_again(tmp_path: Path) -> None:
+    """Whoever binds makes it, private, since a temporary folder does not outlive a reboot; one that is not is refused."""
+    with Context() as context:
+        context.server("orders", f"ipc://{tmp_path}/s/orders")
+        assert (tmp_path / "s").stat().st_mode & 0o777 == 0o700
+        (tmp_path / "s").chmod(0o777)
+        with pytest.raises(ConfigError, match="others may write in it; remove it, or chmod 700 it"):
+            context.server("rows", f"ipc://{tmp_path}/s/rows")
+        with pytest.raises(ConfigError, match="the sockets folder is '/proc/nothing/s': No such file or directory; make it"):
+            private_folder(Path("/proc/nothing/s"))

@@ -1,0 +1,148 @@
+"""Does a service stay up from one batch to the next, and end without a trace? `legato-rl serve` and real processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from whole_runs import PATIENCE_S, Cli, check_accounts, inline_task, naming, tasks_file
+from whole_services import serve, serving, until
+
+from legato_rl import ControlClient, ControlError, collect
+from legato_rl.errors import ExitCode
+from legato_rl.rundir import RunDir
+from legato_rl.service import ServiceDir
+
+pytestmark = pytest.mark.process
+
+
+def connect(root: Path, tasks: object, *args: object) -> Cli:
+    """`legato-rl collect --connect`."""
+    return Cli("collect", "--connect", root, "--tasks", tasks, *args)
+
+
+def workers(cli: Cli) -> set[int]:
+    """The pids of a service's workers."""
+    return {process.pid for process in cli.below() if any("legato-rl-worker" in word for word in process.cmdline())}
+
+
+def test_batches_share_the_desktops(tmp_path: Path) -> None:
+    """Each is a run with its own version and group size, in its own folder; the same workers do them all."""
+    root = tmp_path / "d"
+    with serving(root, "--desktops", 2) as (service, client):
+        before = workers(service)
+        tasks = tasks_file(tmp_path, "a", "b")
+        with connect(root, tasks, "--name", "first", "--group", 2, "--version", "v2", "--json", "--quiet") as cli:
+            assert cli.end() == ExitCode.DONE, cli.output
+        summary = json.loads(cli.output)
+        assert (summary["run_id"], summary["version"], summary["groups"]["closed"]) == ("first", "v2", 2)
+        with connect(root, tasks, "--name", "second", "--group", 1, "--max-steps", 1) as cli:
+            assert cli.end() == ExitCode.DONE, cli.output
+        assert "2 of 2 groups closed, 2 usable rollouts, mean reward" in cli.output
+        with connect(root, tasks, "--name", "first") as cli:
+            assert cli.end() == ExitCode.BAD_INPUT
+        assert cli.output == "error: name is 'first': the service has a run of that name; choose another\n"
+        assert workers(service) == before
+        below = service.below()
+        client.shutdown()
+        assert service.end() == ExitCode.DONE, service.output
+    assert psutil.wait_procs(below, timeout=10.0)[1] == []
+    assert naming(str(root)) == []
+    for name, version, rows in (("first", "v2", 4), ("second", "v1", 2)):
+        stored = check_accounts(ServiceDir(root).runs / name)
+        assert len(stored) == rows
+        assert {row["policy"]["version"] for row in stored} == {version}
+
+
+def test_python_hears_each_group_once(tmp_path: Path) -> None:
+    """`collect(connect=…, on_group=…)`: what is told is what is stored; a callback that fails ends nothing."""
+    root = tmp_path / "d"
+    heard: list[dict[str, Any]] = []
+    calls = []
+
+    def fails(group: dict[str, Any]) -> None:
+        calls.append(group)
+        raise ValueError("mine")
+
+    tasks = [inline_task(name) for name in ("a", "b", "c")]
+    with serving(root, "--desktops", 2):
+        summary = collect(tasks, {"version": "v7"}, connect=root, name="r", group=2, oversample=0.5, on_group=heard.append)
+        assert collect(tasks, connect=root, group=1, on_group=fails)["groups"]["closed"] == 3
+        assert len(calls) == 1
+        with pytest.raises(ControlError, match=r"settings.desktops is not a run's to choose"):
+            collect(tasks, connect=root, desktops=3)
+    assert summary["groups"]["closed"] == 3
+    rows = {row["rollout_id"]: row for row in check_accounts(ServiceDir(root).runs / "r")}
+    assert sorted(group["group"] for group in heard) == ["a", "b", "c"]
+    for group in heard:
+        assert [rows[rollout]["reward"] for rollout in group["rollouts"]] == group["rewards"]
+        assert (group["usable"], group["versions"]) == (2, ["v7"])
+
+
+def test_ctrl_c_stops_that_run_alone(tmp_path: Path) -> None:
+    """The other one goes on; what was stopped is resumable; a second Ctrl-C leaves at once."""
+    root = tmp_path / "d"
+    slow = ("--fake", "act_s=0.3")
+    with serving(root, "--desktops", 2, *slow) as (service, client):
+        tasks = tasks_file(tmp_path, "a", "b")
+        with connect(root, tasks, "--name", "one", "--group", 8) as one, connect(root, tasks, "--name", "two") as two:
+            until(client, "one", lambda status: status.attempts_ended >= 1)
+            one.process.send_signal(signal.SIGINT)
+            assert one.end() == ExitCode.INTERRUPTED
+            assert one.output.endswith("interrupted\n")
+            end = RunDir(ServiceDir(root).runs / "one").load_end()
+            assert end is not None
+            assert (end["state"], end["reason"]) == ("stopped", "interrupted")
+            assert two.end() == ExitCode.DONE, two.output
+        client.resume_run("one")
+        status = until(client, "one", lambda status: status.state == "finished")
+        assert status.groups.closed == 2
+        assert service.process.poll() is None
+    check_accounts(ServiceDir(root).runs / "one")
+    check_accounts(ServiceDir(root).runs / "two")
+
+
+def test_a_service_is_opened_again(tmp_path: Path) -> None:
+    """By Ctrl-C its runs stop; with the same options it goes on, others are refused, and so is a second one beside it."""
+    root, tasks = tmp_path / "d", tasks_file(tmp_path, "a")
+    with serve(root, "--desktops", 1, "--fake", "act_s=0.3") as service:
+        service.wait_for("no run |")
+        with connect(root, tasks, "--name", "cut", "--group", 4) as cli:
+            with ControlClient(root) as client:
+                until(client, "cut", lambda status: status.attempts_ended >= 1)
+            with serve(root, "--desktops", 1, "--fake", "act_s=0.3") as second:
+                assert second.end() == ExitCode.BAD_INPUT
+            assert second.output == f"error: dir is '{root}': its service is running; end that first\n"
+            service.process.send_signal(signal.SIGINT)
+            assert cli.end() == ExitCode.STOPPED
+            assert "error: the run stopped early: the service was shut down" in cli.output
+        assert service.end(2 * PATIENCE_S) == ExitCode.INTERRUPTED
+    assert naming(str(root)) == []
+    with serve(root, "--desktops", 2, "--fake", "act_s=0.3") as other:
+        assert other.end() == ExitCode.BAD_INPUT
+    assert other.output == "error: desktops is 2: this service was made with 1; give that, or name another folder\n"
+    with serving(root, "--desktops", 1, "--fake", "act_s=0.3") as (_, client):
+        client.resume_run("cut")
+        until(client, "cut", lambda status: status.state == "finished")
+    check_accounts(ServiceDir(root).runs / "cut")
+
+
+def test_the_second_ctrl_c_is_immediate(tmp_path: Path) -> None:
+    """It waits for no grading; no process is left."""
+    root = tmp_path / "d"
+    with serve(root, "--desktops", 1, "--fake", "eval_s=60") as service:
+        service.wait_for("no run |")
+        with connect(root, tasks_file(tmp_path, "a"), "--max-steps", 1) as cli:
+            cli.wait_for("1 evaluate")
+            below = service.below()
+            service.process.send_signal(signal.SIGINT)
+            cli.wait_for("stopping the service was shut down")
+            service.process.send_signal(signal.SIGINT)
+            assert service.end(10.0) == ExitCode.INTERRUPTED
+            cli.process.send_signal(signal.SIGINT)
+            cli.process.send_signal(signal.SIGINT)
+    assert psutil.wait_procs(below, timeout=5.0)[1] == []
