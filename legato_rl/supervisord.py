@@ -129,13 +129,14 @@ def _program(program: Program, layout: Layout, prefix: str = "") -> str:
         command = [str(layout.worker_python), "-m", WORKER_MODULE, str(layout.root)]
     if program.name != "proxy":
         command = ["/usr/bin/env", "-u", KEY_VARIABLE, *command]
-    many = program.name == "worker"
-    process_name = f"{program.name}-%(process_num)03d" if many else program.name
+    # A worker beats under its process's name, whoever its supervisord is.
+    number = "-%(process_num)03d" if program.name == "worker" else ""
+    process = f"{program.name}{number}" if number else f"{prefix}{program.name}"
     # supervisord expands this value twice (process_name is replaced the first time).
-    log = _escape(_escape(layout.logs)) + f"/{process_name}.log"
+    log = f"{_escape(_escape(layout.logs))}/{program.name}{number}.log"
     return f"""[program:{prefix}{program.name}]
 command = {_escape(shlex.join(command))}
-process_name = {process_name}
+process_name = {process}
 numprocs = {program.count}
 directory = {_escape(layout.folder)}
 priority = {program.priority}

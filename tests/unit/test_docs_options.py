@@ -10,6 +10,7 @@ import pytest
 
 from legato_rl.cli.collect import collect
 from legato_rl.cli.fake_policy import fake_policy
+from legato_rl.cli.serve import serve
 from legato_rl.config import DEADLINES, FakeConfig
 from legato_rl.desktop import DESKTOP_METHODS
 
@@ -27,12 +28,21 @@ def tables(page: str, heading: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     ("page", "heading", "command"),
-    [("collect.md", "Options", collect), ("policy_servers.md", "The bundled server", fake_policy)],
+    [
+        ("collect.md", "Options", collect),
+        ("operating.md", "A service", serve),
+        ("policy_servers.md", "The bundled server", fake_policy),
+    ],
 )
 def test_every_option(page: str, heading: str, command: click.Command) -> None:
-    """Each option of the command is in the table, in any order; a number or word that it has for a default is told."""
+    """Each option of the command is in the table, in any order; a number or word that it has for a default is told.
+
+    The table of `serve` has those that `collect` has not.
+    """
     told = {name.split()[0]: default for name, default in tables(page, heading)}
     options = {option.opts[0]: option for option in command.params if option.opts[0] != "--help"}
+    if command is serve:
+        options = {name: option for name, option in options.items() if name not in {o.opts[0] for o in collect.params}}
     assert told.keys() == options.keys()
     for name, option in options.items():
         flag = isinstance(option, click.Option) and option.is_flag
