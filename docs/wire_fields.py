@@ -5,8 +5,10 @@ from __future__ import annotations
 INTRO = """\
 # The wire protocol
 
-What the processes of a run say to each other, over ZeroMQ. [architecture.md](architecture.md#sockets) has the sockets;
-each is a ROUTER that one process binds, and its peers connect to it with a DEALER.
+What the processes say to each other, over ZeroMQ; a trainer in any language speaks socket [control](#control). From
+Python use `legato_rl.ControlClient`, which has a method for each of its messages.
+[architecture.md](architecture.md#sockets) has the sockets; each is a ROUTER that one process binds, and its peers
+connect to it with a DEALER.
 
 ## Frames
 
@@ -25,23 +27,47 @@ A message is three frames, and one more for each blob (an image or a chat messag
 {frames}
 ```
 
-The body is `{{"id": "7f3a"}}`: `81` is a map of one entry, `a2` and `a4` begin strings of two and four bytes.
+The body is `{{"id": "7f3a", "run": ""}}`: `82` is a map of two entries, `a2`, `a4` and `a3` begin strings of two,
+four and three bytes, `a0` is an empty one. Fields that "may be left out" may: `{{"id": "7f3a"}}` asks the same.
+Below, each message has an example as JSON and the frames that it is; a lone surrogate, which JSON writes as an
+escape, is in UTF-8's manner three bytes.
 
 ## Rules
 
 - **Version.** Every message carries it. There is no negotiation: a server answers any other version than `{version}`
   with `Refused` and does nothing else, so both sides must be of the same version.
-- **Nothing is assumed delivered.** A send never blocks, and drops at the socket's bound. An ask is repeated until it is
-  answered, and asking twice changes nothing.
-- **A message that cannot be read** (frames, version, kind, a field) is answered with `Refused` by a server, counted, and
-  takes nothing down. A client counts it and skips it.
-- **Blobs** must be what the body names: in number, size and SHA-256. A chat message must be canonical JSON. The sink also
-  refuses an image that is no PNG, and a message whose images are not named by hash.
+- **Nothing is assumed delivered.** A send never blocks, and drops at the socket's bound. An ask is repeated until it
+  is answered, and asking twice changes nothing: on `control` the `id`, drawn at random by the asker, tells that it is
+  the same one.
+- **A message that cannot be read** (frames, version, kind, a field) is answered with `Refused` by a server, counted,
+  and takes nothing down. A client counts it and skips it.
+- **Blobs** must be what the body names: in number, size and SHA-256. A chat message must be canonical JSON. The sink
+  also refuses an image that is no PNG, and a message whose images are not named by hash.
 
-## With zmq and msgpack alone
+## Where `control` is
 
-[examples/ask_status.py](examples/ask_status.py) asks a running run's broker where it stands; run it as
-`python docs/examples/ask_status.py RUN_DIR`:
+`service.json` in a service's folder names its address as `control`; of a run of its own it is the socket `control` in
+the folder that `run.json` names as `sockets`. At `tcp://` it is a CURVE server: set `ZMQ_CURVE_SERVERKEY` to the
+service's `server.public`, and the pair `ZMQ_CURVE_PUBLICKEY`, `ZMQ_CURVE_SECRETKEY` to keys of which the service has
+the public one ([operating.md](operating.md#trainers-elsewhere)).
+
+## A trainer's loop
+
+| step | ask | until |
+|---|---|---|
+| a batch | `Submit` | `Submitted` |
+| what happened | `EventsAsk` after the last number known | `Events`, at once or within `wait_s` |
+| train | | an event `group_closed`: rollouts, rewards, advantages, versions; the rollouts are in the run's `rollouts.jsonl` |
+| calls stand still | `PauseAsk`, then `StatusAsk` | a `RunStatus` with `policy` `paused` and `running` 0 |
+| weights change | your server's own way | |
+| their name | `PolicyAsk` with `version` | `Accepted` |
+| go on | `ResumeAsk` | `Accepted` |
+
+[examples/trainer_loop.py](examples/trainer_loop.py) is this loop with `ControlClient`, and
+[examples/trainer_loop_raw.py](examples/trainer_loop_raw.py) with zmq and msgpack alone; both are tests. The events of
+a run are numbered from 1 without a gap, follow from what is stored, and are the same however often and by whomever
+they are asked for. [examples/ask_status.py](examples/ask_status.py), which runs as `python
+docs/examples/ask_status.py DIR`, is one exchange:
 
 ```python
 {script}```

@@ -1,4 +1,4 @@
-"""Where does a running run stand? Asks its broker, with zmq and msgpack alone: `python ask_status.py RUN_DIR`."""
+"""Where does a running run, or a service, stand? Asks its broker, with zmq and msgpack alone: `python ask_status.py DIR`."""
 
 import json
 import secrets
@@ -8,10 +8,11 @@ from pathlib import Path
 import msgpack
 import zmq
 
-run = json.loads((Path(sys.argv[1]) / "run.json").read_text())
+service, run = (Path(sys.argv[1]) / name for name in ("service.json", "run.json"))
+found = json.loads((service if service.exists() else run).read_text())
 socket = zmq.Context().socket(zmq.DEALER)
 socket.setsockopt(zmq.LINGER, 0)
-socket.connect(f"ipc://{run['sockets']}/control")
+socket.connect(found.get("control", f"ipc://{found['sockets']}/control"))
 
 ask = {"id": secrets.token_hex(8)}
 for _ in range(5):  # asked again until answered
@@ -24,4 +25,4 @@ for _ in range(5):  # asked again until answered
         if kind == b"RunStatus" and answer["id"] == ask["id"]:
             print(json.dumps(answer, indent=1))
             sys.exit()
-sys.exit("no answer: the run is over, or its broker is away")
+sys.exit("no answer: the run is over, or the broker is away")

@@ -27,9 +27,11 @@ def sockets() -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_the_example_is_answered(sockets: Path) -> None:
-    """It asks, and prints the answer as JSON."""
-    (sockets / "run.json").write_text(json.dumps({"sockets": str(sockets)}))
+@pytest.mark.parametrize("service", [True, False])
+def test_the_example_is_answered(sockets: Path, service: bool) -> None:
+    """It asks the broker of a run, or of a service, and prints the answer as JSON."""
+    known = {"sockets": str(sockets), **({"control": address(sockets, "control")} if service else {})}
+    (sockets / ("service.json" if service else "run.json")).write_text(json.dumps(known))
     counts = GroupCounts(total=2, closed=1, short=0, open=1)
     with Context() as context, context.server("control", address(sockets, "control")) as control:
         command = [sys.executable, EXAMPLE, sockets]
@@ -42,7 +44,7 @@ def test_the_example_is_answered(sockets: Path) -> None:
                     control.send(
                         received.peer,
                         RunStatus(
-                            id=received.message.id, state="running", reason="", groups=counts, rows={"ok": 4},
+                            id=received.message.id, run="r1", state="running", reason="", groups=counts, rows={"ok": 4},
                             attempts_total=8, attempts_ended=4, desktops={"act": 2}, policy="up", sink_message="",
                             policy_message="", queued=0, running=1,
                         ),
