@@ -87,6 +87,18 @@ def test_a_row_is_on_the_disk_when_it_is_told(tmp_path: Path) -> None:
     assert calls == ["append", "fsync"]
 
 
+def test_a_row_waits_for_the_folder_of_a_batch_that_failed(tmp_path: Path) -> None:
+    """Of two blobs the second could not be written: the first has its name already, and the row may mean it."""
+    store = open_store(tmp_path)
+    (tmp_path / "run" / "messages" / ".part").mkdir()
+    with pytest.raises(IsADirectoryError):
+        store.put_blobs([named(png("a")), named(chat_message("hello"))])
+    with watch() as calls:
+        store.append_row(draft(final_image=sha256_hex(png("a"))))
+    store.close()
+    assert calls == ["fsync", "append", "fsync"]
+
+
 def test_a_failed_fsync_of_a_row_ends_the_sink(tmp_path: Path) -> None:
     """The row is not acknowledged, and the next sink, which looks at the tail anew, stores it when it comes again."""
     with sink_of_a_run(tmp_path) as house:
@@ -109,7 +121,7 @@ def test_a_failed_fsync_of_a_folder_ends_the_sink(tmp_path: Path) -> None:
             asker.put(png("a"))
         with watch() as calls:
             house.restart()
-        assert "fsync" in calls
+        assert calls == ["fsync"] * 5, "of both folders, both files, and the run's folder"
         assert isinstance(asker.put(png("a")), BlobsStored)
 
 

@@ -115,7 +115,7 @@ def test_too_many_open_files_are_refused_and_the_sink_stays_up(tmp_path: Path) -
     """Rows of an open run need no new descriptor and are stored; blobs, and another run, are refused until there is one."""
     with tempfile.TemporaryDirectory(prefix="lr-") as sockets:
         service = make_service(tmp_path / "service", Path(sockets), "r1", "r2")
-        with Context() as context, SinkProcess(service.root) as sink:
+        with Context() as context, SinkProcess(service.root, ("prlimit", "--nofile=64:")) as sink:
             asker = Asker(context, Path(sockets))
             asker.ask(FeedAsk(run="r1", after=0), Feed)
             limit = resource.prlimit(sink.process.pid, resource.RLIMIT_NOFILE)
