@@ -12,7 +12,7 @@ import pytest
 from whole_runs import PATIENCE_S, Cli, check_accounts, inline_task, naming, tasks_file
 from whole_services import serve, serving, until
 
-from legato_rl import ControlClient, ControlError, collect
+from legato_rl import ControlClient, ControlError, DesktopConfig, PolicyConfig, collect
 from legato_rl.errors import ExitCode
 from legato_rl.rundir import RunDir
 from legato_rl.service import ServiceDir
@@ -81,6 +81,19 @@ def test_python_hears_each_group_once(tmp_path: Path) -> None:
     for group in heard:
         assert [rows[rollout]["reward"] for rollout in group["rollouts"]] == group["rewards"]
         assert (group["usable"], group["versions"]) == (2, ["v7"])
+
+
+def test_python_hears_each_group_of_a_run_of_its_own(tmp_path: Path) -> None:
+    """The same without a service."""
+    heard: list[dict[str, Any]] = []
+    out = tmp_path / "run"
+    policy = PolicyConfig("fake", "m", version="v7")
+    desktop = DesktopConfig(backend="fake", screen_size=(320, 240))
+    tasks = [inline_task("a"), inline_task("b")]
+    collect(tasks, policy, out, desktop=desktop, desktops=2, group=2, on_group=heard.append)
+    rows = {row["rollout_id"]: row for row in check_accounts(out)}
+    assert sorted(group["group"] for group in heard) == ["a", "b"]
+    assert all(rows[rollout]["usable"] for group in heard for rollout in group["rollouts"])
 
 
 def test_ctrl_c_stops_that_run_alone(tmp_path: Path) -> None:
