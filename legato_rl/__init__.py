@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from legato_rl.export.steps import export_steps
     from legato_rl.request import load_request
     from legato_rl.run.api import collect
+    from legato_rl.run.resume import resume
 
 __all__ = [
     "ControlClient",
@@ -30,6 +31,7 @@ __all__ = [
     "export_steps",
     "load_request",
     "policy",
+    "resume",
 ]
 
 _HOMES = {
@@ -41,6 +43,7 @@ _HOMES = {
     "collect": "legato_rl.run.api",
     "export_steps": "legato_rl.export.steps",
     "load_request": "legato_rl.request",
+    "resume": "legato_rl.run.resume",
 }
 
 

@@ -16,6 +16,7 @@ OPTIONS = {
     "screen_size": "screen",
     "deadlines": "deadline",
     "stop_failure_share": "stop-failures",
+    "min_free_gb": "min-free",
     "origins": "allow-origin",
     **{
         name: name.replace("_", "-")

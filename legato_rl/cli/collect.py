@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,12 @@ import click
 from legato_rl.cli import options as opt
 from legato_rl.errors import ConfigError, ExitCode, RunStopped
 from legato_rl.service import ServiceDir
+from legato_rl.supervisord import KEY_VARIABLE
 
 OF_A_CONNECTION = ("name", "priority")
 """Options that mean something with --connect alone."""
+OF_A_RESUME = ("out", "resume", "retry_errors", "quiet", "as_json")
+"""Options that may be given with --resume; everything else is in the run's folder."""
 
 
 @click.command("collect", context_settings={"show_default": True})
@@ -30,19 +36,19 @@ def collect(**options: Any) -> None:
 
     The model server's key is taken from the environment variable LEGATO_POLICY_KEY. With --connect a service (legato-rl
     serve) does the work: its own options, such as --policy-url and --desktops, are then left out, and what else is not
-    given is as the service has it. Exit codes: 0 all groups closed, 1 fewer than asked, 2 wrong input (nothing was
-    started), 3 stopped early, 70 a bug, 130 Ctrl-C, 143 SIGTERM.
+    given is as the service has it. With --resume a run that ended early, however that was, is finished: what it was asked
+    is in its folder. Exit codes: 0 all groups closed, 1 fewer than asked, 2 wrong input (nothing was started), 3 stopped
+    early, 70 a bug, 130 Ctrl-C, 143 SIGTERM.
     """
     from legato_rl.cli.progress import progress
-    from legato_rl.run.api import collect as run
 
-    out, arguments = _alone(options) if options["connect"] is None else _connected(options)
+    out, run = _chosen(options)
     opt.end_on_sigterm()
     try:
         with progress(options["quiet"]) as display:
-            summary = run(options["tasks"], on_start=display.start, on_status=display.show, **arguments)
+            summary = run(on_start=partial(display.start, resumed=options["resume"]), on_status=display.show)
     except (RunStopped, KeyboardInterrupt):
-        display.cut(out)
+        display.cut(out, resumable=options["connect"] is None)
         raise
     if options["as_json"]:
         click.echo(json.dumps(summary, indent=1))
@@ -52,6 +58,30 @@ def collect(**options: Any) -> None:
         short = f"{groups['closed']} of {groups['asked']} groups closed: see `legato-rl profile {out}`"
         click.echo(f"error: fewer than asked were delivered, {short}", err=True)
         sys.exit(ExitCode.SHORT)
+
+
+def _chosen(options: dict[str, Any]) -> tuple[Path, Callable[..., dict[str, Any]]]:
+    """The folder of the run that the options ask for, and what runs it."""
+    from legato_rl.run.api import collect as run
+
+    if options["resume"]:
+        return _resumed(options)
+    if options["retry_errors"]:
+        raise ConfigError("retry-errors has no effect without resume: leave it out, or resume a run")
+    opt.require("tasks")
+    out, arguments = _alone(options) if options["connect"] is None else _connected(options)
+    return out, partial(run, options["tasks"], **arguments)
+
+
+def _resumed(options: dict[str, Any]) -> tuple[Path, Callable[..., dict[str, Any]]]:
+    """The folder of a run to go on with, and what does."""
+    from legato_rl.run.resume import resume
+
+    for name in sorted(opt.typed() - set(OF_A_RESUME)):
+        raise ConfigError(f"{opt.spelled(name)} has no effect with resume, since the run has its settings: leave it out")
+    opt.require("out")
+    key = os.environ.get(KEY_VARIABLE) or None
+    return options["out"], partial(resume, options["out"], retry_errors=options["retry_errors"], api_key=key)
 
 
 def _alone(options: dict[str, Any]) -> tuple[Path, dict[str, Any]]:

@@ -30,6 +30,7 @@ OF_POLICY = ("temperature", "top_p", "max_tokens", "thinking", "seed", "step_tim
 OF_SETTINGS = (
     *("desktops", "agent", "max_booting", "max_inflight", "image_max"),
     *("group", "oversample", "close", "max_steps", "rollout_timeout", "env_retries", "stop_failure_share"),
+    "min_free_gb",
 )
 """Options that are fields of Settings as they stand."""
 OF_A_RUN = tuple(name for name in OF_SETTINGS if name not in ("desktops", "agent", "max_booting", "max_inflight"))
@@ -57,8 +58,10 @@ def option_group(*options: Callable[[Command], Command]) -> Callable[[Command], 
 
 
 what = option_group(
-    click.option("--tasks", required=True, metavar="FILE", help="JSON list of tasks; - is stdin."),
+    click.option("--tasks", metavar="FILE", help="JSON list of tasks; - is stdin; required."),
     click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="A new or empty folder; required."),
+    click.option("--resume", is_flag=True, help="Go on with the run in --out, with the settings that it has there."),
+    click.option("--retry-errors", is_flag=True, help="With --resume: try attempts again that desktops made errors."),
     click.option("--connect", type=click.Path(path_type=Path), metavar="DIR", help="Be a run of the service there instead."),
     click.option("--name", metavar="ID", help="With --connect: the run's id and folder.  [default: drawn]"),
     click.option("--priority", type=int, default=0, metavar="N", help="With --connect: higher ones get desktops first."),
@@ -110,6 +113,9 @@ how = option_group(
         default=0.5,
         metavar="SHARE",
         help="Stop when more of the last 20 tries failed on the desktop.",
+    ),
+    click.option(
+        "--min-free", "min_free_gb", type=float, default=1.0, metavar="GB", help="Begin no rollout with less disk space free."
     ),
 )
 calls = option_group(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,22 +43,23 @@ class Display:
         self._told: tuple[object, ...] = ()
         self._told_at = 0.0
         self._bar = Progress(TextColumn("attempts"), BarColumn(bar_width=40), TextColumn("{task.completed}/{task.total}"))
+        self._started = False
+        self._counts_from: tuple[int, int] | None = (0, 0)
+        """Usable rows and ended attempts at the start; None while the broker reads what an earlier start stored."""
         self._task = self._bar.add_task("attempts", total=None)
 
-    def start(self, run: RunFile) -> None:
-        """The run was accepted: say what is started, and what the pre-flight found."""
+    def start(self, run: RunFile, resumed: bool = False) -> None:
+        """The run was accepted: say what is started, and what the pre-flight found. `resumed`: some of it is done."""
+        self._started, self._counts_from = True, None if resumed else (0, 0)
         if self._quiet:
             return
         settings = run.settings
-        self._console.print(
+        self._say(
             f"{run.run_id}: {settings.desktops} desktops ({settings.desktop.backend}), policy {settings.policy.model} "
-            f"{settings.policy.version} at {settings.policy.url}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
+            f"{settings.policy.version} at {settings.policy.url}"
         )
         for notice in run.engine.get("notices", []):
-            self._console.print(f"note: {notice}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+            self._say(f"note: {notice}", style="yellow")
         self._began = self._clock.monotonic()
 
     def show(self, status: RunStatus) -> None:
@@ -78,40 +80,46 @@ class Display:
         )
         if told != self._told or now - self._told_at >= LINE_S:
             self._told, self._told_at = told, now
-            self._console.print(self._line(status), highlight=False, markup=False, soft_wrap=True)
+            self._say(self._line(status))
 
     def end(self, summary: dict[str, Any], out: Path) -> None:
         """The run is over: say what came of it and where it is."""
         if self._quiet:
             return
+        if not self._started:
+            self._say("the run had finished before: nothing was started")
         groups, rewards, attempts = summary["groups"], summary["rewards"], summary["attempts"]
         mean = "" if rewards["mean"] is None else f", mean reward {rewards['mean']:.3f}"
         cut = f", {attempts['unfinished']} of {attempts['asked']} attempts unfinished" if attempts["unfinished"] else ""
-        self._console.print(
+        self._say(
             f"{groups['closed']} of {groups['asked']} groups closed, {rewards['usable']} usable rollouts{mean}{cut}; "
-            f"written to {out}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
+            f"written to {out}"
         )
         for notice in summary["notices"]:
-            self._console.print(f"note: {notice}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+            self._say(f"note: {notice}", style="yellow")
 
-    def cut(self, out: Path) -> None:
-        """The run ended early: say what is stored, where there is a summary of it."""
-        try:
-            summary = json.loads(RunDir(out).summary.read_bytes())
-        except (OSError, ValueError):
+    def cut(self, out: Path, resumable: bool) -> None:
+        """The run ended early: say what is stored, where there is a summary of it, and (`resumable`) how to go on."""
+        if not self._started:
             return
-        self.end(summary, out)
+        with suppress(OSError, ValueError):
+            self.end(json.loads(RunDir(out).summary.read_bytes()), out)
+        if resumable and not self._quiet:
+            self._say(f"go on with: legato-rl collect --resume --out {shlex.quote(str(out))}")
+
+    def _say(self, text: str, style: str | None = None) -> None:
+        self._console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
     def _rate(self, status: RunStatus) -> tuple[float, float | None]:
         """Usable rollouts per hour so far, and the seconds left if attempts go on ending as they did."""
-        elapsed = max(self._clock.monotonic() - self._began, 1e-9)
-        usable = status.rows.get("ok", 0) + status.rows.get("truncated", 0)
-        ended = status.attempts_ended
-        left = (status.attempts_total - ended) * elapsed / ended if ended else None
-        return usable * 3600 / elapsed, left
+        usable, ended = status.rows.get("ok", 0) + status.rows.get("truncated", 0), status.attempts_ended
+        if self._counts_from is None and status.desktops:
+            # Every row is known before a worker gets anything.
+            self._counts_from, self._began = (usable, ended), self._clock.monotonic()
+        usable_before, ended_before = self._counts_from or (usable, ended)
+        elapsed, more = max(self._clock.monotonic() - self._began, 1e-9), ended - ended_before
+        left = (status.attempts_total - ended) * elapsed / more if more else None
+        return (usable - usable_before) * 3600 / elapsed, left
 
     def _panel(self, status: RunStatus) -> RenderableType:
         self._bar.update(self._task, total=status.attempts_total, completed=status.attempts_ended)

@@ -27,8 +27,8 @@ def preflight(
 ) -> dict[str, Any]:
     """What the run should know of the server, for `run.json`. Its prompts hold up to `image_max` screens of that size.
 
-    `engine`, `engine_version`, `max_model_len` (each null where the server does not tell), `token_ids` and
-    `prompt_token_ids` (whether they are on offer), `logprobs_mode` (`raw`, `processed`, `unknown`), and `notices`: the
+    `engine`, `engine_version`, `max_model_len`, `weight_version` (each null where the server does not tell), `token_ids`
+    and `prompt_token_ids` (whether they are on offer), `logprobs_mode` (`raw`, `processed`, `unknown`), and `notices`: the
     sentences to show to people. ConfigError, in one sentence, for whatever would fail every rollout.
     """
     try:
@@ -61,6 +61,7 @@ def preflight(
         "token_ids": token_ids,
         "prompt_token_ids": answer.prompt_token_ids is not None,
         "logprobs_mode": mode,
+        "weight_version": answer.server_version,
         "notices": notices,
     }
 

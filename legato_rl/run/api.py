@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -10,26 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from legato_rl.backend import load_backend
-from legato_rl.clock import SYSTEM_CLOCK, iso
 from legato_rl.config import FAKE_URL, DesktopConfig, PolicyConfig, Settings
-from legato_rl.control import ControlClient
-from legato_rl.errors import ConfigError, LegatoError, RunStopped, SinkError
-from legato_rl.export.profile import write_summary
+from legato_rl.errors import ConfigError
 from legato_rl.policy.readiness import preflight
-from legato_rl.run.audience import Audience
+from legato_rl.run.alone import carry_out
 from legato_rl.run.connect import collect_at
 from legato_rl.run.fake_policy import fake_policy
-from legato_rl.run.follow import Hear, follow
+from legato_rl.run.hold import held
 from legato_rl.run.prepare import check_backend, claim_folder, release_folder, sockets_folder, write_run
-from legato_rl.run.processes import Supervisor, end
+from legato_rl.run.space import check_space
 from legato_rl.rundir import RunDir, RunFile
 from legato_rl.tasks import resolve_tasks, task_list
 from legato_rl.wire import RunStatus
-
-log = logging.getLogger("legato_rl")
-
-STOP_ANSWER_S = 5.0
-"""Seconds that the broker has to answer Ctrl-C; one that does not is ended with the rest."""
 
 
 def collect(
@@ -92,29 +83,24 @@ def _collect_alone(
     folder = claim_folder(out)
     with ExitStack() as stack:
         try:
+            stack.enter_context(held(folder))
+            steps = [spec.max_steps for spec in specs]
+            check_space(folder, resolved, len(specs) * resolved.attempts, sum(steps) * resolved.attempts)
+            bundled = resolved.policy.url == FAKE_URL
             resolved = _with_server(resolved, folder, stack)
-            steps = max(spec.max_steps for spec in specs)
             engine = preflight(
-                resolved.policy, image_max=min(resolved.image_max, steps), screen_size=resolved.desktop.screen_size
+                resolved.policy, image_max=min(resolved.image_max, max(steps)), screen_size=resolved.desktop.screen_size
             )
             sockets = sockets_folder()
             stack.callback(shutil.rmtree, sockets, ignore_errors=True)
-            run = write_run(folder, resolved, specs, engine, sockets)
+            run = write_run(folder, resolved, specs, engine, sockets, bundled)
         except BaseException:
             stack.close()
             release_folder(folder, existed)
             raise
         if on_start:
             on_start(run)
-        with ControlClient(run.sockets) as control:
-            _run(folder, run, resolved.policy, control, Audience(control, on_status, on_group).hear)
-    try:
-        folder.write_end("finished", "", iso(SYSTEM_CLOCK.wall()))
-        return write_summary(folder.root)
-    except OSError as error:
-        raise SinkError(
-            f"{folder.summary} cannot be written ({error.strerror}): make space there, then profile the run"
-        ) from None
+        return carry_out(folder, run, resolved.policy, on_status, on_group)
 
 
 # A user of the protocol finds OSWorld's desktop here. By its name: the kernel imports no process.
@@ -128,45 +114,3 @@ def _with_server(settings: Settings, folder: RunDir, stack: ExitStack) -> Settin
         return settings
     url = stack.enter_context(fake_policy(folder.logs, policy.seed))
     return settings.model_copy(update={"policy": policy.model_copy(update={"url": url})})
-
-
-def _run(folder: RunDir, run: RunFile, policy: PolicyConfig, control: ControlClient, hear: Hear) -> None:
-    """Start the processes, follow them to the run's end, and end them."""
-    supervisor = Supervisor(folder.supervisord_conf, run.sockets, folder.logs, SYSTEM_CLOCK)
-    try:
-        supervisor.start(policy.key())
-        status = follow(supervisor, control, folder.logs, SYSTEM_CLOCK, hear)
-    except KeyboardInterrupt:
-        _interrupt(supervisor, control, folder, hear)
-        raise
-    except RunStopped as stopped:
-        supervisor.stop()
-        _sum_up(folder, "stopped", str(stopped))
-        raise
-    finally:
-        end(supervisor)
-    if status.state == "stopped":
-        _sum_up(folder, "stopped", status.reason)
-        raise RunStopped(f"the run stopped early: {status.reason}")
-
-
-def _interrupt(supervisor: Supervisor, control: ControlClient, folder: RunDir, hear: Hear) -> None:
-    """The first Ctrl-C: let what is past its last action be graded and stored. A second one lets nothing."""
-    try:
-        if control.stop("interrupted", wait_s=STOP_ANSWER_S) is not None:
-            follow(supervisor, control, folder.logs, SYSTEM_CLOCK, hear, stop="interrupted")
-    except RunStopped as stopped:
-        log.error("%s", stopped)
-    except KeyboardInterrupt:
-        supervisor.kill()
-    end(supervisor)
-    _sum_up(folder, "interrupted", "")
-
-
-def _sum_up(folder: RunDir, state: str, reason: str) -> None:
-    """How a run ended early, and its summary; where they cannot be written, that must not hide why the run ended."""
-    try:
-        folder.write_end(state, reason, iso(SYSTEM_CLOCK.wall()))
-        write_summary(folder.root)
-    except (LegatoError, OSError) as error:
-        log.error("summary.json cannot be written: %s", error)

@@ -28,6 +28,8 @@ log = logging.getLogger("legato_rl")
 
 MOST_PID = 2**22
 """The largest pid; supervisord adds its own to its socket's name while it binds it."""
+SOCKETS_PREFIX = "legato-"
+"""How the name of a private folder of sockets begins."""
 CHECK_S = 180.0
 """Seconds that one look at a backend may take; OSWorld with all its libraries on a cold disk takes long to import."""
 
@@ -123,7 +125,7 @@ def claim_folder(out: Path) -> RunDir:
 
 def release_folder(folder: RunDir, existed: bool) -> None:
     """Take back what claim_folder made, where nothing was started."""
-    for file in (folder.run_file, folder.tasks, folder.supervisord_conf, *folder.logs.iterdir()):
+    for file in (folder.run_file, folder.tasks, folder.supervisord_conf, folder.command_lock, *folder.logs.iterdir()):
         file.unlink(missing_ok=True)
     for path in (folder.images, folder.messages, folder.logs):
         path.rmdir()
@@ -138,8 +140,8 @@ def sockets_folder(lasting: bool = False) -> Path:
     """
     runtime = None if lasting else os.environ.get("XDG_RUNTIME_DIR")
     for root in [Path(root) for root in (runtime, tempfile.gettempdir(), "/tmp") if root]:
-        if root.is_dir() and os.access(root, os.W_OK) and fits_sockets(root / "legato-12345678"):
-            return Path(tempfile.mkdtemp(prefix="legato-", dir=root))
+        if root.is_dir() and os.access(root, os.W_OK) and fits_sockets(root / f"{SOCKETS_PREFIX}12345678"):
+            return Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX, dir=root))
     raise ConfigError(f"the temporary folder is {tempfile.gettempdir()!r}: set TMPDIR to a writable folder of a short name")
 
 
@@ -148,8 +150,16 @@ def fits_sockets(folder: Path) -> bool:
     return len(f"{control_socket(folder)}.{MOST_PID}".encode()) <= IPC_LIMIT
 
 
-def write_run(folder: RunDir, settings: Settings, tasks: list[TaskSpec], engine: dict[str, Any], sockets: Path) -> RunFile:
-    """Write what the run's processes start from: run.json, tasks.jsonl, supervisord.conf."""
+def write_run(
+    folder: RunDir,
+    settings: Settings,
+    tasks: list[TaskSpec],
+    engine: dict[str, Any],
+    sockets: Path,
+    bundled: bool = False,
+) -> RunFile:
+    """Write what the run's processes start from: tasks.jsonl, supervisord.conf, and last run.json, without which nothing was
+    started."""
     now = SYSTEM_CLOCK.wall()
     run = RunFile(
         run_id=f"run-{secrets.token_hex(4)}",
@@ -160,9 +170,16 @@ def write_run(folder: RunDir, settings: Settings, tasks: list[TaskSpec], engine:
         settings=settings,
         sockets=sockets,
         engine=engine,
+        bundled=bundled,
+        folder=Path.cwd(),
     )
-    layout = Layout(folder.root, folder.logs, scripts_folder(), Path.cwd(), settings.desktop.osworld_python)
-    folder.supervisord_conf.write_text(render(layout, sockets, settings.desktops))
+    write_supervisord(folder, settings, sockets)
     folder.write_tasks(tasks)
     folder.write_run(run)
     return run
+
+
+def write_supervisord(folder: RunDir, settings: Settings, sockets: Path) -> None:
+    """Write supervisord.conf."""
+    layout = Layout(folder.root, folder.logs, scripts_folder(), Path.cwd(), settings.desktop.osworld_python)
+    folder.supervisord_conf.write_text(render(layout, sockets, settings.desktops))

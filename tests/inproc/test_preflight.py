@@ -33,6 +33,7 @@ def test_preflight_facts() -> None:
         "token_ids": True,
         "prompt_token_ids": True,
         "logprobs_mode": "raw",
+        "weight_version": None,
         "notices": [],
     }
     assert json.loads(canonical_json(facts)) == facts

@@ -11,7 +11,7 @@ from worker_scene import run_file
 
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.control import ControlClient
-from legato_rl.run import api
+from legato_rl.run import alone
 from legato_rl.run.prepare import claim_folder
 from legato_rl.run.processes import Supervisor
 from legato_rl.supervisord import Layout, render
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 
 def test_a_broker_that_is_not_there_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It cannot be told to stop, so everything is ended at once, and nothing goes on behind the user's back."""
-    monkeypatch.setattr(api, "STOP_ANSWER_S", 0.3)
+    monkeypatch.setattr(alone, "STOP_ANSWER_S", 0.3)
     folder = claim_folder(tmp_path / "run")
     with tempfile.TemporaryDirectory(prefix="lr-") as sockets:
         folder.write_run(run_file(Path(sockets)))
@@ -32,7 +32,7 @@ def test_a_broker_that_is_not_there_is_not_waited_for(tmp_path: Path, monkeypatc
 
         def interrupt() -> None:
             with ControlClient(Path(sockets)) as control:
-                api._interrupt(supervisor, control, folder, lambda status: None)
+                alone._interrupt(supervisor, control, folder, lambda status: None)
 
         thread = threading.Thread(target=interrupt, daemon=True)
         thread.start()

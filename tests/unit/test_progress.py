@@ -91,17 +91,43 @@ def test_a_line_comes_when_something_happened_or_time_passed() -> None:
 def test_the_end_says_what_came_of_it() -> None:
     """Groups, usable rollouts, mean reward, the folder, and what must be known; also without any reward."""
     shown, out = display(DrivenClock())
+    shown.start(run_file(Path("/x")))
     shown.end(SUMMARY, Path("runs/step-41"))
-    assert out.getvalue().splitlines() == [
+    assert out.getvalue().splitlines()[1:] == [
         "3 of 4 groups closed, 14 usable rollouts, mean reward 0.625, 2 of 16 attempts unfinished; written to runs/step-41",
         "note: desktops are out: worker-001",
     ]
     shown, out = display(DrivenClock())
+    shown.start(run_file(Path("/x")))
     shown.end(
         {**SUMMARY, "rewards": {**SUMMARY["rewards"], "usable": 0, "mean": None}, "attempts": {"unfinished": 0}, "notices": []},
         Path("x"),
     )
-    assert out.getvalue() == "3 of 4 groups closed, 0 usable rollouts; written to x\n"
+    assert out.getvalue().splitlines()[1:] == ["3 of 4 groups closed, 0 usable rollouts; written to x"]
+
+
+def test_a_run_that_goes_on() -> None:
+    """Its pace is that since it goes on; one that had finished says so; one that is cut says how to go on."""
+    clock = DrivenClock()
+    shown, out = display(clock)
+    shown.start(run_file(Path("/x")), resumed=True)
+    shown.show(status(rows={}, attempts_ended=0, desktops={}))
+    clock.sleep(30)
+    shown.show(status(rows={"ok": 4}, attempts_ended=4))
+    clock.sleep(60)
+    shown.show(status(closed=2, rows={"ok": 6}, attempts_ended=6))
+    shown.cut(Path("runs/my run"), resumable=True)
+    shown.cut(Path("runs/my run"), resumable=False)
+    _, before, first, then, last = out.getvalue().splitlines()
+    assert before.endswith("| 0/h, unknown time left")
+    assert first.endswith("| 0/h, unknown time left")
+    assert then.endswith("| 120/h, 5:00 left")
+    assert last == "go on with: legato-rl collect --resume --out 'runs/my run'"
+    shown, out = display(clock)
+    shown.cut(Path("x"), resumable=True)
+    assert out.getvalue() == ""
+    shown.end(SUMMARY, Path("x"))
+    assert out.getvalue().splitlines()[0] == "the run had finished before: nothing was started"
 
 
 def test_quiet_is_quiet() -> None:

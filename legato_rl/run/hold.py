@@ -1,0 +1,56 @@
+"""Who runs a run folder? DISK: the lock of the one command, and a look at that of the sink."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from legato_rl.clock import Clock
+from legato_rl.errors import ConfigError
+from legato_rl.rundir import RunDir
+
+ENDING_S = 90.0
+"""Seconds that the processes of a command that was killed get to end, before their folder is refused."""
+TURN_S = 0.1
+
+
+@contextmanager
+def held(folder: RunDir) -> Iterator[None]:
+    """Be the one command that runs this folder while the block lasts. ConfigError where another is.
+
+    The lock goes with this process, however that ends; the processes that it starts do not inherit it.
+    """
+    try:
+        fd = os.open(folder.command_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(f"out is {str(folder.root)!r}: {error.strerror}; name a folder that can be written") from None
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"out is {str(folder.root)!r}: another command runs it; end that one, or wait for it") from None
+        yield
+    finally:
+        os.close(fd)
+
+
+def wait_for_sink(folder: RunDir, clock: Clock) -> None:
+    """Wait until no sink has the folder: one whose command was killed ends soon. ConfigError where it stays."""
+    give_up = clock.monotonic() + ENDING_S
+    while _is_locked(folder):
+        if clock.monotonic() > give_up:
+            raise ConfigError(f"out is {str(folder.root)!r}: a sink has it locked; end its processes first")
+        clock.sleep(TURN_S)
+
+
+def _is_locked(folder: RunDir) -> bool:
+    try:
+        with folder.lock.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
