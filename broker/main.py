@@ -13,7 +13,7 @@ from legato_rl.broker.server import BrokerServer
 from legato_rl.broker.told import Told
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.endpoints import address
-from legato_rl.role import Quit, run_folder, run_role
+from legato_rl.role import Quit, raise_file_limit, run_folder, run_role
 from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.sockets import Context
 from legato_rl.wire import PolicyName
@@ -42,6 +42,7 @@ def make_core(root: ServiceDir, service: ServiceFile, told: Told, restarted: boo
 
 def serve(folder: Path, quit_: Quit) -> None:
     """Be the broker of the service in `folder` until asked to end, or until the service has ended."""
+    raise_file_limit()
     root = ServiceDir(folder)
     service, told = root.load(), Told.load(root.state)
     mark = service.sockets / MARK

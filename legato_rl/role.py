@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
@@ -60,6 +61,12 @@ def guard_parent(clock: Clock = SYSTEM_CLOCK) -> None:
         os._exit(ExitCode.ORPHANED)
 
     threading.Thread(target=watch, name="guard", daemon=True).start()
+
+
+def raise_file_limit() -> None:
+    """Open as many files as this user may: libzmq ends its process when it has no descriptor left for a connection."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def run_role(name: str, body: Callable[[Quit], None]) -> None:

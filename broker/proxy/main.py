@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -13,7 +12,7 @@ from legato_rl.broker.proxy.server import ProxyServer
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.endpoints import address
 from legato_rl.policy.upstream import Upstream
-from legato_rl.role import Quit, run_folder, run_role
+from legato_rl.role import Quit, raise_file_limit, run_folder, run_role
 from legato_rl.service import ServiceDir
 from legato_rl.sockets import Bell, Context
 from legato_rl.supervisord import KEY_VARIABLE
@@ -38,12 +37,6 @@ def serve(root: Path, key: str | None, quit_: Quit) -> None:
             proxy.run(quit_)
         finally:
             proxy.close()
-
-
-def raise_file_limit() -> None:
-    """Let this process open as many files as it may: a desktop takes two, its connection and its call's."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def main() -> None:

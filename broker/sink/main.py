@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import resource
 
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.endpoints import address
-from legato_rl.role import Quit, run_folder, run_role
+from legato_rl.role import Quit, raise_file_limit, run_folder, run_role
 from legato_rl.service import ServiceDir
 from legato_rl.sockets import Context
 
@@ -24,7 +23,7 @@ def main() -> None:
 
 def run_sink(root: ServiceDir, quit_: Quit) -> None:
     """Serve the service's runs until asked to quit."""
-    _allow_files()
+    raise_file_limit()
     service = root.load()
     runs = Runs(root, service, SYSTEM_CLOCK)
     try:
@@ -34,12 +33,6 @@ def run_sink(root: ServiceDir, quit_: Quit) -> None:
             serve(Sink(runs, server), server, quit_)
     finally:
         runs.close()
-
-
-def _allow_files() -> None:
-    """Open as many files as this user may. libzmq ends its process when it has no descriptor left for a connection."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 if __name__ == "__main__":
