@@ -7,7 +7,7 @@ connection: either side may restart at any time.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgpack
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -17,6 +17,16 @@ from legato_rl.errors import WireError
 WIRE_VERSION = b"legato/1"
 MAX_BODY = 256 * 2**20
 """Bytes of a body; a row of a long rollout is the largest."""
+MOST_ITEMS = 2**23
+"""Values in a body's lists and maps, all in all: a byte of msgpack may become 70 of Python's."""
+MOST_IN_LIST = 2**20
+"""Values of one list: the ids of a long prompt are fewer. Room for as many as a list says is made before they are read."""
+MOST_IN_MAP = 2**16
+"""Fields of one map, of which each may be a fault of its own."""
+MOST_REASON = 500
+"""Characters of what is said of a fault, which may name a field of any length."""
+
+_Values = TypeVar("_Values", list[Any], dict[Any, Any])
 
 KINDS: dict[bytes, type[Message]] = {}
 """Every message class by its kind frame."""
@@ -52,6 +62,20 @@ def encode(message: Message, blobs: list[bytes] | None = None) -> list[bytes]:
     return [WIRE_VERSION, message.kind, body, *(blobs or [])]
 
 
+class _Count:
+    """Bounds the values of one body while it is read."""
+
+    def __init__(self) -> None:
+        self.left = MOST_ITEMS
+
+    def take(self, values: _Values) -> _Values:
+        """Count a list or a map. ValueError where there are too many."""
+        self.left -= len(values) + 1
+        if self.left < 0:
+            raise ValueError(f"it has more than {MOST_ITEMS} values")
+        return values
+
+
 def decode(frames: list[bytes]) -> tuple[Message, list[bytes]]:
     """The message and blobs in `frames`. WireError, in one sentence, for anything that is none."""
     if len(frames) < 3:
@@ -63,11 +87,27 @@ def decode(frames: list[bytes]) -> tuple[Message, list[bytes]]:
     if message_class is None:
         raise WireError(f"the kind {kind[:40]!r} is unknown: see docs/protocol.md")
     try:
-        fields = msgpack.unpackb(body, raw=False, unicode_errors="surrogatepass", strict_map_key=True)
+        fields = _unpack(body)
         return message_class.model_validate(fields), frames[3:]
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in fault["loc"])
-        raise WireError(f"{kind.decode()}.{field}: {fault['msg']}") from None
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise WireError(f"the body of {kind.decode()} is no msgpack map: {error}") from None
+        raise WireError(f"{kind.decode()}.{field:.{MOST_REASON}}: {fault['msg']}"[:MOST_REASON]) from None
+    except (ValueError, TypeError, RecursionError, MemoryError, msgpack.UnpackException) as error:
+        reason = str(error) or type(error).__name__
+        raise WireError(f"the body of {kind.decode()} is no msgpack map: {reason}"[:MOST_REASON]) from None
+
+
+def _unpack(body: bytes) -> Any:
+    """The value that `body` is, of bounded size. ValueError, TypeError or UnpackException where it is none."""
+    take = _Count().take
+    return msgpack.unpackb(
+        body,
+        raw=False,
+        unicode_errors="surrogatepass",
+        strict_map_key=True,
+        max_array_len=min(len(body), MOST_IN_LIST),
+        max_map_len=min(len(body), MOST_IN_MAP),
+        list_hook=take,
+        object_hook=take,
+    )

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from legato_rl.config import Phase
 from legato_rl.frames import Part
-from legato_rl.records import RolloutKey
+from legato_rl.records import Items, RolloutKey
 
 PauseMode = Literal["abort", "wait"]
 
@@ -82,7 +82,7 @@ class RunPolicy(Part):
     further attempts after a time-out or failure of a healthy server."""
 
     run: str
-    names: list[PolicyName]
+    names: Items[PolicyName]
     step_timeout: float
     retries: int
 

@@ -7,11 +7,22 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 SCHEMA = "legato.rollout/v0"
+
+
+class _FirstFault(FailFast):
+    """pydantic's own cannot stand beside None in an annotation: it has no hash."""
+
+    __hash__ = object.__hash__
+
+
+T = TypeVar("T")
+Items = Annotated[list[T], _FirstFault()]
+"""A list whose check ends at its first wrong element: a fault of each of a million would take gigabytes."""
 
 ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 """Ids from outside (tasks, groups, runs) match this, so they are safe in paths, headers and rollout ids."""
@@ -90,7 +101,7 @@ class PolicyStamp(Record):
 
     model: str
     version: str
-    versions: list[str]
+    versions: Items[str]
 
 
 class RolloutError(Record):
@@ -120,8 +131,8 @@ class PromptRecord(Record):
     """The prompt's token ids, told as a difference to the step before (legato_rl/prompt_ids.py)."""
 
     keep: Annotated[int, Field(ge=0)]
-    add: list[int]
-    images: list[tuple[int, int, str]]
+    add: Items[int]
+    images: Items[tuple[int, int, str]]
     """(index in the full prompt, length, image hash) of every image of the full prompt, in order."""
     sha256: str
 
@@ -129,7 +140,7 @@ class PromptRecord(Record):
 class StepRequest(Record):
     """What was sent: message hashes, the body less its messages, the body's hash, the prompt's ids where given."""
 
-    messages: list[str]
+    messages: Items[str]
     params: dict[str, Any]
     body_sha256: str
     prompt: PromptRecord | None
@@ -140,9 +151,9 @@ class StepResponse(Record):
 
     content: str | None
     reasoning: str | None
-    token_ids: list[int] | None
-    logprobs: list[float]
-    tokens: list[str] | None
+    token_ids: Items[int] | None
+    logprobs: Items[float]
+    tokens: Items[str] | None
     finish_reason: str | None
 
 
@@ -185,7 +196,7 @@ class Step(Record):
     response: StepResponse
     model: ModelUse
     parse_error: str | None
-    actions: list[ActionRecord]
+    actions: Items[ActionRecord]
 
 
 class Draft(Record):
@@ -209,7 +220,7 @@ class Draft(Record):
     started_at: str | None = None
     ended_at: str | None = None
     timing: Timing = Timing()
-    steps: list[Step] = Field(default_factory=list)
+    steps: Items[Step] = Field(default_factory=list)
     final_image: str | None = None
 
     @property
@@ -234,7 +245,7 @@ class FeedRow(Record):
     outcome: Outcome
     status: Status
     reward: float | None
-    versions: list[str] = Field(default_factory=list)
+    versions: Items[str] = Field(default_factory=list)
     error_kind: str = ""
     """Of an `error`: whether the policy failed or the desktop and its evaluator (`policy`, `env`)."""
 

@@ -19,6 +19,8 @@ from legato_rl.endpoints import ENDPOINTS, check_guard
 from legato_rl.errors import ConfigError, WireError
 from legato_rl.wire import Message, Refused, decode, encode
 
+MOST_AT_ONCE = 256
+"""Messages that a socket hands over before its owner looks at its other sockets and at the clock."""
 BLOB_COPY = 2**16
 """Bytes from which a blob is sent without being copied."""
 
@@ -136,8 +138,8 @@ class Server(_Socket):
             raise ConfigError(f"{name} is {address!r}: it cannot be bound ({error.strerror}); choose another") from None
 
     def receive(self) -> Iterator[Received]:
-        """Everything that is here now, without waiting."""
-        while True:
+        """What is here now, without waiting: MOST_AT_ONCE messages at most, since a peer may send without end."""
+        for _ in range(MOST_AT_ONCE):
             try:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
@@ -178,8 +180,8 @@ class Client(_Socket):
         self._socket.connect(address)
 
     def receive(self) -> Iterator[Received]:
-        """Everything that is here now, without waiting; messages that cannot be read are counted and skipped."""
-        while True:
+        """What is here now, without waiting, as with a server; messages that cannot be read are counted and skipped."""
+        for _ in range(MOST_AT_ONCE):
             try:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:

@@ -12,8 +12,12 @@ from pydantic import Field
 
 from legato_rl.frames import Message
 from legato_rl.parts import Event, GroupCounts, PauseMode, RunBrief
+from legato_rl.records import Items
 
 AskId = Annotated[str, Field(min_length=1, max_length=128)]
+Word = Annotated[str, Field(max_length=2000)]
+"""What is kept in state.json. A bound makes pydantic look into a text, so one with a lone surrogate, which no file can hold,
+is refused."""
 
 
 # --- control: trainers and the command line <-> broker ---------------------------------------------------------------
@@ -27,9 +31,9 @@ class Submit(Message):
     """
 
     id: AskId
-    tasks: list[dict[str, Any]] = Field(default_factory=list)
+    tasks: Items[dict[str, Any]] = Field(default_factory=list)
     settings: dict[str, Any] = Field(default_factory=dict)
-    name: str = ""
+    name: Word = ""
     priority: int = 0
     resume: bool = False
     retry_errors: bool = False
@@ -53,7 +57,7 @@ class StatusAsk(Message):
     """client -> broker: how is the run, and the service? Idempotent."""
 
     id: AskId
-    run: str = ""
+    run: Word = ""
 
 
 class RunStatus(Message):
@@ -84,7 +88,7 @@ class RunStatus(Message):
     draining: bool = False
     events: int = 0
     """The number of the run's last event."""
-    runs: list[RunBrief] = Field(default_factory=list)
+    runs: Items[RunBrief] = Field(default_factory=list)
     """Every run that has not ended, in the order in which they get desktops."""
 
 
@@ -93,8 +97,8 @@ class StopAsk(Message):
     rest is dropped. Idempotent."""
 
     id: AskId
-    reason: str = Field(min_length=1)
-    run: str = ""
+    reason: Word = Field(min_length=1)
+    run: Word = ""
 
 
 class CancelAsk(Message):
@@ -105,9 +109,9 @@ class CancelAsk(Message):
     """
 
     id: AskId
-    run: str = ""
-    group: str = ""
-    task: str = ""
+    run: Word = ""
+    group: Word = ""
+    task: Word = ""
     attempt: int | None = None
 
 
@@ -134,10 +138,10 @@ class PolicyAsk(Message):
     """
 
     id: AskId
-    run: str = "*"
-    model: str = ""
-    version: str = ""
-    url: str = ""
+    run: Word = "*"
+    model: Word = ""
+    version: Word = ""
+    url: Word = ""
     when: Literal["paused", "new"] = "paused"
 
 
@@ -171,15 +175,15 @@ class DesktopOut(Message):
     """client -> broker: a worker's process does not stay up, says its supervisor; its desktop is out. Idempotent."""
 
     id: AskId
-    desktop: str
-    reason: str
+    desktop: Word
+    reason: Word
 
 
 class EventsAsk(Message):
     """client -> broker: a run's events after number `after`, once there are any or `wait_s` seconds have passed. Idempotent."""
 
     id: AskId
-    run: str = ""
+    run: Word = ""
     after: Annotated[int, Field(ge=0)] = 0
     wait_s: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = 0.0
     limit: Annotated[int, Field(ge=1, le=5000)] = 500
@@ -190,5 +194,5 @@ class Events(Message):
 
     id: str
     run: str
-    events: list[Event]
+    events: Items[Event]
     last: int

@@ -9,7 +9,7 @@ from pydantic import Field
 from legato_rl.config import Phase
 from legato_rl.frames import Message
 from legato_rl.parts import Assignment, Holding, PauseMode, RunPolicy
-from legato_rl.records import RolloutKey, StopReason
+from legato_rl.records import Items, RolloutKey, StopReason
 
 
 # --- orders: workers and the proxy <-> broker ------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class ProxyOrder(Message):
     boot: str
     number: int = 0
     url: str = ""
-    policies: list[RunPolicy] = Field(default_factory=list)
+    policies: Items[RunPolicy] = Field(default_factory=list)
     max_inflight: int | None = None
     pause: PauseMode | None = None
     leave: bool = False

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from legato_rl.frames import Message
 from legato_rl.parts import BlobName, CallId
-from legato_rl.records import ModelUse, PromptRecord, StepResponse
+from legato_rl.records import Items, ModelUse, PromptRecord, StepResponse
 
 
 # --- policy: worker <-> proxy ----------------------------------------------------------------------------------------
@@ -18,10 +18,10 @@ class CallAsk(Message):
     """
 
     call: CallId
-    messages: list[str]
+    messages: Items[str]
     params: dict[str, Any]
     deadline_s: float | None
-    blobs: list[BlobName]
+    blobs: Items[BlobName]
     policy: int = 0
 
     def ident(self) -> str:
@@ -48,7 +48,7 @@ class CallNeeds(Message):
     """proxy -> worker: ask again with these blobs."""
 
     call: CallId
-    hashes: list[str]
+    hashes: Items[str]
 
 
 class CallReply(Message):

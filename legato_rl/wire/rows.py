@@ -8,7 +8,7 @@ from pydantic import Field
 
 from legato_rl.frames import Message
 from legato_rl.parts import BlobName, DesktopEvent
-from legato_rl.records import FeedRow, RolloutKey
+from legato_rl.records import FeedRow, Items, RolloutKey
 
 
 # --- rows: workers and the broker <-> sink ---------------------------------------------------------------------------
@@ -16,7 +16,7 @@ class PutBlobs(Message):
     """worker -> sink: store these blobs of a run, one frame each. Idempotent."""
 
     run: str
-    blobs: list[BlobName]
+    blobs: Items[BlobName]
 
     def ident(self) -> str:
         return self.blobs[0].sha256 if self.blobs else ""
@@ -25,7 +25,7 @@ class PutBlobs(Message):
 class BlobsStored(Message):
     """sink -> worker: these blobs are renamed into place and fsynced."""
 
-    hashes: list[str]
+    hashes: Items[str]
 
 
 class PutRow(Message):
@@ -48,7 +48,7 @@ class BlobsNeeded(Message):
     """sink -> worker: the row of this key names blobs that are not stored; send them, then the row again."""
 
     key: RolloutKey
-    hashes: list[str]
+    hashes: Items[str]
 
 
 class FeedAsk(Message):
@@ -74,9 +74,9 @@ class Feed(Message):
     """
 
     run: str
-    rows: list[FeedRow]
+    rows: Items[FeedRow]
     last: int
-    events: list[DesktopEvent] = Field(default_factory=list)
+    events: Items[DesktopEvent] = Field(default_factory=list)
     events_last: int = 0
     trouble: str = ""
     free_mb: int = -1
