@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +45,12 @@ def tasks_file(folder: Path, *names: str) -> Path:
 class Cli:
     """`legato-rl` in a process of its own; its output (both streams) is read as it comes."""
 
-    def __init__(self, *args: object, cwd: Path | None = None, stdin: str | None = None, **environment: str) -> None:
+    def __init__(
+        self, *args: object, cwd: Path | None = None, stdin: str | None = None, wrap: Sequence[str] = (), **environment: str
+    ) -> None:
+        """`wrap` is a command that is given this one as its arguments."""
         self.process = subprocess.Popen(
-            [str(scripts_folder() / "legato-rl"), *map(str, args)],
+            [*wrap, str(scripts_folder() / "legato-rl"), *map(str, args)],
             cwd=cwd,
             env={**os.environ, **environment},
             stdin=subprocess.PIPE,
@@ -122,7 +125,8 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 def check_accounts(folder: Path, *, finished: bool = True) -> list[dict[str, Any]]:
     """What must be true of the rows of every run (design, sections 4.2 to 4.6); the rows."""
     run = RunDir(folder)
-    settings, rows = run.load_run().settings, rows_of(folder)
+    about, rows = run.load_run(), rows_of(folder)
+    settings = about.settings
     keys = [(row["group_id"], row["attempt"], row["try"]) for row in rows]
     assert len(set(keys)) == len(keys), "a key has one row"
     graded: Counter[str] = Counter()
@@ -133,7 +137,8 @@ def check_accounts(folder: Path, *, finished: bool = True) -> list[dict[str, Any
         assert row["usable"] == (row["status"] in ("ok", "truncated"))
         assert (row["reward"] is not None) == (row["outcome"] in ("graded", "timed_out_graded"))
         graded[row["group_id"]] += row["reward"] is not None
-    final = [row for row in rows if row["status"] != "retried"]
+    # After an error that was tried again comes another row.
+    final = [row for row in rows if row["status"] != "retried" and row["rollout_id"] not in about.again]
     groups = [task.group_id for task in run.load_tasks()]
     attempts = {(group, attempt) for group in groups for attempt in range(settings.attempts)}
     ended = [(row["group_id"], row["attempt"]) for row in final]
