@@ -6,6 +6,7 @@ a desktop whose rebuilds bring no graded row, MOST_REBUILDS times, is out at the
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from legato_rl.records import DESKTOP_OUTCOMES, GRADED_OUTCOMES, Outcome, RolloutKey
@@ -15,6 +16,10 @@ SILENCE_S = 30.0
 """Seconds without a beat after which a worker counts as gone."""
 FAILURES_TO_REBUILD = 2
 MOST_REBUILDS = 3
+MOST_WORKERS = 4096
+"""Names of workers that are kept; a machine has hundreds."""
+MOST_PAST = 64
+"""Processes of a worker that are remembered after they were replaced."""
 
 
 @dataclass
@@ -32,7 +37,7 @@ class Worker:
     build_failures: int = 0
     passed: bool = False
     """Whether a desktop of this process ever passed its self-check."""
-    past: set[str] = field(default_factory=set)
+    past: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_PAST))
     """Boots of processes that are gone; their late beats say nothing any more."""
     out: str | None = None
     """Why the desktop takes no more work; None while it does."""
@@ -58,13 +63,16 @@ class Roster:
     """Who holds or held a key whose row is not stored yet; health is counted against it."""
 
     def beat(self, beat: Beat, now: float) -> tuple[Worker, RolloutKey | None, list[HealthChange]]:
-        """Take in a beat: the worker, the key that its dead predecessor held, and what became of its desktop."""
+        """Take in a beat: the worker, the key that its dead predecessor held, and what became of its desktop.
+
+        ValueError for one worker too many.
+        """
         worker = self.workers.get(beat.worker)
         if worker is None:
-            worker = self.workers[beat.worker] = Worker(beat.worker, beat, now)
+            worker = self._add(Worker(beat.worker, beat, now))
         lost, changes = None, []
         if worker.beat.boot != beat.boot:
-            worker.past.add(worker.beat.boot)
+            worker.past.append(worker.beat.boot)
             # A new process: what the old one held is lost, and it knows nothing of what that was told.
             lost, worker.expected = worker.expected, None
             worker.rebuild = worker.build_failures = 0
@@ -79,6 +87,12 @@ class Roster:
             worker.build_failures += 1
             changes += self._failed_rebuild(worker, f"the desktop did not pass its self-check: {beat.message}")
         return worker, lost, changes
+
+    def _add(self, worker: Worker) -> Worker:
+        if len(self.workers) >= MOST_WORKERS:
+            raise ValueError(f"worker is {worker.name!r:.100}: {MOST_WORKERS} others are known, and no service has more")
+        self.workers[worker.name] = worker
+        return worker
 
     def is_past(self, beat: Beat) -> bool:
         """Whether a beat is of a process that another one has replaced."""
@@ -135,7 +149,7 @@ class Roster:
         worker = self.workers.get(name)
         if worker is None:
             beat = Beat(worker=name, boot="", ready=False, phase="booting", holds=None, stored=None, built=0, build_failures=0)
-            worker = self.workers[name] = Worker(name, beat, 0.0, silent=True)
+            worker = self._add(Worker(name, beat, 0.0, silent=True))
         if worker.out is not None:
             return None, []
         worker.out = reason

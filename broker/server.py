@@ -11,6 +11,7 @@ from legato_rl.broker.core import Core
 from legato_rl.broker.run import Run
 from legato_rl.clock import Clock, iso
 from legato_rl.errors import LegatoError
+from legato_rl.faults import Faults
 from legato_rl.records import Draft, Outcome, PolicyStamp, RolloutError, RolloutKey, dump
 from legato_rl.role import Quit
 from legato_rl.sockets import Client, Received, Server, wait
@@ -21,6 +22,7 @@ from legato_rl.wire import (
     Feed,
     FeedAsk,
     Leave,
+    Message,
     Order,
     ProxyBeat,
     PutDesktopEvent,
@@ -53,7 +55,7 @@ class BrokerServer:
     control: Server
     rows: Client
     clock: Clock
-    faults: int = 0
+    faults: Faults = field(default_factory=Faults)
     _peers: dict[str, bytes] = field(default_factory=dict)
     _proxy: tuple[bytes, str] | None = None
     """Who the proxy is, and its boot."""
@@ -87,22 +89,26 @@ class BrokerServer:
         # The one place where a fault of a peer, or of a table, is caught: logged, counted, and nothing goes down.
         message = received.message
         try:
-            self._handle(received, socket is self.control)
+            self._handle(received, socket)
         except Exception as error:
             if socket is not self.control or not isinstance(error, LegatoError | ValueError):
-                self.faults += 1
-                log.exception("could not take in a %s", type(message).__name__)
+                name = type(message).__name__
+                if count := self.faults.note(f"{name}: {type(error).__name__}"):
+                    log.exception("could not take in a %s (the %d. time)", name, count)
             if isinstance(socket, Server):
                 of = message.ident() or str(getattr(message, "id", ""))
                 socket.send(received.peer, Refused(about=message.kind.decode(), of=of[:200], reason=str(error)[:2000]))
 
-    def _handle(self, received: Received, is_control: bool) -> None:
+    def _handle(self, received: Received, socket: Server | Client) -> None:
+        # What a message says holds from whom it may come alone: rows are the sink's word, and no worker's.
         now = self.clock.monotonic()
         match received.message:
-            case EventsAsk() as ask if is_control:
+            case EventsAsk() as ask if socket is self.control:
                 self._take_events_ask(ask, received.peer, now)
-            case ask if is_control:
+            case ask if socket is self.control:
                 self.control.send(received.peer, self.control_desk.answer(ask))
+            case answer if socket is self.rows:
+                self._take_answer(answer, now)
             case Beat() as beat:
                 self.orders.send(received.peer, self.core.beat(beat, now))
                 if self.core.roster.workers[beat.worker].beat.boot == beat.boot:
@@ -111,6 +117,13 @@ class BrokerServer:
                 self._proxy = received.peer, beat.boot
                 self.core.heard_proxy(beat, now)
                 self.orders.send(received.peer, self.control_desk.proxy_order(beat.boot))
+            case other:
+                raise TypeError(f"the broker takes no {type(other).__name__} from a worker or the proxy")
+
+    # --- the sink ----------------------------------------------------------------------------------------------------
+
+    def _take_answer(self, answer: Message, now: float) -> None:
+        match answer:
             case Feed() as feed:
                 self._take_feed(feed, now)
             case RowStored(row=row):
@@ -122,11 +135,10 @@ class BrokerServer:
             case RunClosed(run=run_id):
                 self.closing.done(run_id)
             case Refused(about=about, reason=reason):
-                log.error("a %s was refused: %s", about, reason)
+                if count := self.faults.note("Refused"):
+                    log.error("a %s was refused: %s (the %d. refusal)", about, reason, count)
             case other:
-                raise TypeError(f"the broker takes no {type(other).__name__}")
-
-    # --- the sink ----------------------------------------------------------------------------------------------------
+                raise TypeError(f"the broker takes no {type(other).__name__} from the sink")
 
     def _take_feed(self, feed: Feed, now: float) -> None:
         run = self.core.runs.get(feed.run)
@@ -148,6 +160,7 @@ class BrokerServer:
 
     def _ask_sink(self, now: float) -> None:
         self._asked_at = now
+        self.closing.reopen()
         for run in self._open_runs():
             self._ask_feed(run.run_id)
         self._send_owed()

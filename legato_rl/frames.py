@@ -23,6 +23,8 @@ MOST_IN_LIST = 2**20
 """Values of one list: the ids of a long prompt are fewer. Room for as many as a list says is made before they are read."""
 MOST_IN_MAP = 2**16
 """Fields of one map, of which each may be a fault of its own."""
+MOST_IDENT = 1000
+"""Characters of what a refusal names a message by; a rollout's call has 800 at most."""
 MOST_REASON = 500
 """Characters of what is said of a fault, which may name a field of any length."""
 

@@ -208,7 +208,7 @@ def check_ask(ask: CallAsk) -> None:
             raise WireError(f"params holds {key}: the proxy puts it in")
     try:
         canonical_json(ask.params)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise WireError(f"params is no JSON object: {error}") from None
 
 

@@ -16,6 +16,8 @@ from legato_rl.broker.proxy.pool import Ended, Pool, Probed
 from legato_rl.clock import Clock
 from legato_rl.config import PolicyConfig
 from legato_rl.errors import ConfigError
+from legato_rl.faults import Faults
+from legato_rl.frames import MOST_IDENT, MOST_REASON
 from legato_rl.policy.verdicts import Action, Verdict
 from legato_rl.role import Quit
 from legato_rl.service import ServiceFile, origin
@@ -72,14 +74,14 @@ class ProxyServer:
         self._beat_at = 0.0
         self._ids_refused: set[str] = set()
         """Rollouts whose call is asked again without ids."""
-        self.faults = 0
+        self.faults = Faults()
 
     def run(self, quit_: Quit) -> None:
         """Serve until asked to end."""
         while not (quit_.asked or self._leaving):
             self.step()
             wait([self._calls, self._orders, self._bell, quit_.bell], TICK_S)
-        log.info("events out of the ordinary: %s; faults: %d", dict(self._core.counts), self.faults)
+        log.info("events out of the ordinary: %s; faults: %d", dict(self._core.counts), self.faults.total)
 
     def close(self) -> None:
         """End what is in the air."""
@@ -98,11 +100,12 @@ class ProxyServer:
         try:
             orders = list(self._handle(news))
         except Exception as error:
-            self.faults += 1
             name = type(news.message if isinstance(news, Received) else news).__name__
-            log.exception("could not take in a %s", name)
+            if count := self.faults.note(f"{name}: {type(error).__name__}"):
+                log.exception("could not take in a %s (the %d. time)", name, count)
             if isinstance(news, Received) and news.peer:
-                self._calls.send(news.peer, Refused(about=name, of=news.message.ident(), reason=str(error)))
+                refused = Refused(about=name, of=news.message.ident()[:MOST_IDENT], reason=str(error)[:MOST_REASON])
+                self._calls.send(news.peer, refused)
             return
         while orders:
             orders += self._carry_out(orders.pop(0))
@@ -112,8 +115,8 @@ class ProxyServer:
         try:
             self._do(order)
         except Exception as error:
-            self.faults += 1
-            log.exception("could not carry out a %s", type(order).__name__)
+            if count := self.faults.note(f"{type(order).__name__}: {type(error).__name__}"):
+                log.exception("could not carry out a %s (the %d. time)", type(order).__name__, count)
             if isinstance(order, Start):
                 verdict = Verdict(Action.FAIL, "proxy_fault", f"{type(error).__name__}: {error}")
                 return self._core.ended(order.token, verdict, self._clock.monotonic())
@@ -134,13 +137,14 @@ class ProxyServer:
                 orders = self._core.cancel(call, now)
                 self._calls.send(news.peer, CallGone(call=call))
                 return orders
-            case Received(message=ProxyOrder() as order):
+            case Received(peer=b"", message=ProxyOrder() as order):
                 return self._take_order(order, now)
             case Unfinished():
                 self._finish_order()
                 return []
             case Received(message=Refused() as refused):
-                log.error("a %s was refused: %s", refused.about, refused.reason)
+                if count := self.faults.note("Refused"):
+                    log.error("a %s was refused: %s (the %d. refusal)", refused.about, refused.reason, count)
                 return []
             case Received(message=other):
                 raise ValueError(f"the proxy takes no {type(other).__name__}")

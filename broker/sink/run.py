@@ -111,10 +111,10 @@ class OpenRun:
         missing = self.store.missing(draft)
         if missing:
             return BlobsNeeded(key=draft.key, hashes=missing), None
-        line = dump(self.index.settle(draft))
         try:
+            line = dump(self.index.settle(draft))
             self.store.append_row(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise WireError(f"the row of {draft.rollout_id} is no JSON: {error}") from None
         self._writable()
         row = self.index.add(line)

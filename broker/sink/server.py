@@ -1,12 +1,16 @@
 """Who is answered what by the sink? SHELL: the ROUTER `rows`; each message goes to the run that it names.
 
 A disk that is full or read-only, or a folder that is locked, is answered with `Refused` and said once in the log, and the
-sink stays up: the sender comes again.
+sink stays up: the sender comes again. So it does whatever a message holds; only a failed fsync ends it.
 """
 
 from __future__ import annotations
 
-from legato_rl.errors import WireError
+import logging
+
+from legato_rl.errors import SinkError, WireError
+from legato_rl.faults import Faults
+from legato_rl.frames import MOST_IDENT
 from legato_rl.role import Quit
 from legato_rl.sockets import Received, Server, wait
 from legato_rl.wire import CloseRun, FeedAsk, Message, PutBlobs, PutDesktopEvent, PutRow, Refused, RunClosed
@@ -16,6 +20,8 @@ from .runs import NotNow, Runs
 REASON_LIMIT = 500
 """Characters of a refusal, which may quote a value of any length."""
 
+log = logging.getLogger(__name__)
+
 
 class Sink:
     """Answers messages by what is on the disk of its runs."""
@@ -23,6 +29,7 @@ class Sink:
     def __init__(self, runs: Runs, server: Server) -> None:
         self.runs = runs
         self._server = server
+        self.faults = Faults()
 
     def handle(self, received: Received) -> None:
         """Answer one message. SinkError where an fsync failed."""
@@ -34,10 +41,19 @@ class Sink:
             answer = self._refused(message, str(error), again=False)
         except NotNow as error:
             answer = self._refused(message, str(error), again=True)
+        except SinkError:
+            raise
+        except Exception as error:
+            # What json or pydantic raise of a value that nobody thought of must not end the one writer of all runs.
+            name = type(message).__name__
+            if count := self.faults.note(f"{name}: {type(error).__name__}"):
+                log.exception("could not take in a %s (the %d. time)", name, count)
+            answer = self._refused(message, f"it cannot be stored: {type(error).__name__}: {error}", again=False)
         self._server.send(received.peer, answer)
 
     def _refused(self, message: Message, reason: str, *, again: bool) -> Refused:
-        return Refused(about=message.kind.decode(), of=message.ident(), reason=reason[:REASON_LIMIT], again=again)
+        of = message.ident()[:MOST_IDENT]
+        return Refused(about=message.kind.decode(), of=of, reason=reason[:REASON_LIMIT], again=again)
 
     def _answer(self, received: Received) -> Message:
         message = received.message

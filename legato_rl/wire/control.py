@@ -15,7 +15,7 @@ from legato_rl.parts import Event, GroupCounts, PauseMode, RunBrief
 from legato_rl.records import Items
 
 AskId = Annotated[str, Field(min_length=1, max_length=128)]
-Word = Annotated[str, Field(max_length=2000)]
+Word = Annotated[str, Field(max_length=20_000)]
 """What is kept in state.json. A bound makes pydantic look into a text, so one with a lone surrogate, which no file can hold,
 is refused."""
 

@@ -34,7 +34,8 @@ class PutRow(Message):
     row: dict[str, Any]
 
     def ident(self) -> str:
-        return str(self.row.get("rollout_id"))
+        rollout = self.row.get("rollout_id")
+        return rollout if isinstance(rollout, str) else ""
 
 
 class RowStored(Message):

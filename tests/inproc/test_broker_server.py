@@ -247,7 +247,7 @@ def test_a_message_that_is_not_the_brokers_is_refused(message: Message) -> None:
         refused = run.ask(message, Refused)
         assert (refused.about, refused.of) == (type(message).__name__, message.ident())
         assert "the broker takes no" in refused.reason
-        assert run.broker.faults == 1
+        assert run.broker.faults.total == 1
         assert run.status().state == "running"
 
 

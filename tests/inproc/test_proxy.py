@@ -156,7 +156,7 @@ def test_what_cannot_be_taken_is_refused_and_takes_nothing_down(here: Scene) -> 
     worker.hear(CallNeeds)
     worker.socket.send(StatusAsk(id="x"))
     assert "StatusAsk" in worker.hear(Refused).reason
-    assert here.proxy.faults == 2
+    assert here.proxy.faults.total == 2
     worker.ask(rollout="r:g:9:0")
     worker.hear(CallReply)
 

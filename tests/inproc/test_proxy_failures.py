@@ -48,7 +48,7 @@ def test_an_order_that_cannot_be_carried_out_costs_its_call_alone() -> None:
         first.hear(CallReply)
         assert broken.hear(CallFailed).type == "proxy_fault"
         behind.hear(CallReply)
-        assert here.proxy.faults == 1
+        assert here.proxy.faults.total == 1
 
 
 @pytest.mark.parametrize("retries", [0, 1])
