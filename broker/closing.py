@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from threading import Thread
 
 from legato_rl.broker.core import Core
-from legato_rl.broker.run import Run
 from legato_rl.broker.told import Told
 from legato_rl.clock import Clock, iso
 from legato_rl.errors import LegatoError
@@ -60,9 +59,9 @@ class Closing:
         self._sum_up(folder)
         self._forget_old()
 
-    def reopened(self, run: Run) -> None:
-        """A run that was over goes on."""
-        self.closed.discard(run.run_id)
+    def reopen(self) -> None:
+        """Runs that were closed and go on are no longer so."""
+        self.closed -= {run_id for run_id, run in self.core.runs.items() if not run.over}
 
     @property
     def all_done(self) -> bool:

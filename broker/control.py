@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from legato_rl.broker.core import Core
 from legato_rl.broker.folders import open_run, reopen
@@ -88,16 +89,15 @@ class Control:
         told = self.told
         match ask:
             case PauseAsk(mode=mode):
-                return lambda: setattr(told, "pause", mode)
+                return partial(told.set, pause=mode)
             case ResumeAsk():
-                return lambda: (setattr(told, "pause", None), setattr(told, "draining", False))[0]
+                return partial(told.set, pause=None, draining=False)
             case DrainAsk():
-                return lambda: setattr(told, "draining", True)
+                return partial(told.set, draining=True)
             case InflightAsk(max_inflight=most):
-                return lambda: (setattr(told, "max_inflight", most), setattr(told, "bounded", True))[0]
+                return partial(told.set, max_inflight=most, bounded=True)
             case DesktopsAsk(change=change):
-                desktops = self._desktops(change)
-                return lambda: setattr(told, "desktops", desktops)
+                return partial(told.set, desktops=self._desktops(change))
             case PolicyAsk():
                 return self._policy(ask)
             case CancelAsk():
@@ -108,7 +108,8 @@ class Control:
 
     def save(self) -> None:
         """Keep what was told for the next broker, and have the core obey it."""
-        self.told.policies, self.told.default = self.core.policies.names, self.core.policies.default
+        self.told.policies = {run: list(names) for run, names in self.core.policies.names.items()}
+        self.told.default = self.core.policies.default
         self.told.out = {worker.name: worker.out for worker in self.core.roster.workers.values() if worker.out}
         self.told.save(self.root.state)
         self._apply()

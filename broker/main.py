@@ -57,9 +57,10 @@ def serve(folder: Path, quit_: Quit) -> None:
     with (
         Context() as context,
         context.server("orders", address(service.sockets, "orders")) as orders,
-        context.server("control", service.control) as control,
+        context.server("control", service.control, service.keys) as control,
         context.client("rows", address(service.sockets, "rows")) as rows,
     ):
+        mark.touch()
         BrokerServer(core, desk, closing, orders, control, rows, SYSTEM_CLOCK).run(quit_)
 
 

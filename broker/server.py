@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 
 from legato_rl.broker.closing import Closing
-from legato_rl.broker.control import Control
+from legato_rl.broker.control import SHUTDOWN, Control
 from legato_rl.broker.core import Core
 from legato_rl.broker.run import Run
 from legato_rl.clock import Clock, iso
@@ -266,7 +266,7 @@ class BrokerServer:
             self.core.leaving = True
         if now < self._leave_at:
             return False
-        self.rows.send(Leave())
+        self.rows.send(Leave(reason=SHUTDOWN))
         self.control_desk.told.leaving = False
         self.control_desk.save()
         return True

@@ -7,14 +7,15 @@ the workers' beats.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from legato_rl.bad_input import one_sentence
 from legato_rl.errors import RecordError
+from legato_rl.parts import PauseMode
 from legato_rl.rundir import write_file
 from legato_rl.wire import PolicyName
-from legato_rl.wire.control import PauseMode
 
 MOST_ANSWERED = 1000
 """Ids of asks that are remembered, so that one that comes again does nothing more."""
@@ -42,6 +43,11 @@ class Told(BaseModel):
     out: dict[str, str] = Field(default_factory=dict)
     """Why a desktop is out."""
     answered: list[str] = Field(default_factory=list)
+
+    def set(self, **fields: Any) -> None:
+        """Change fields by name."""
+        for name, value in fields.items():
+            setattr(self, name, value)
 
     def answer(self, ask: str) -> None:
         """The ask of this id was carried out."""

@@ -139,7 +139,7 @@ EXAMPLES: list[Message] = [
     ),
     CloseRun(run="r1"),
     RunClosed(run="r1"),
-    Leave(),
+    Leave(reason="the service was shut down"),
     PutDesktopEvent(run="r1", id="e1", desktop="d1", event="out", at=AT, reason="3 rebuilds failed"),
     DesktopEventStored(run="r1", id="e1"),
     Submit(

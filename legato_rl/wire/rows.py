@@ -120,4 +120,6 @@ class DesktopEventStored(Message):
 
 
 class Leave(Message):
-    """broker -> sink: the service has ended and every run is closed: exit. Not answered."""
+    """broker -> sink: the service has ended, for `reason`, and every run is closed: exit. Not answered."""
+
+    reason: str
