@@ -111,8 +111,9 @@ def claim_folder(out: Path) -> RunDir:
         if out.exists() and not out.is_dir():
             raise ConfigError(f"out is {str(out)!r}: it is a file; name a new or empty folder")
         if out.is_dir() and any(out.iterdir()):
-            what = "it holds a run" if (out / "run.json").exists() else "it is not empty"
-            raise ConfigError(f"out is {str(out)!r}: {what}, and a run is never overwritten; name a new or empty folder")
+            holds_run = (out / "run.json").exists()
+            what, also = ("it holds a run", ", or go on with that run (--resume)") if holds_run else ("it is not empty", "")
+            raise ConfigError(f"out is {str(out)!r}: {what}, and a run is never overwritten; name a new or empty folder{also}")
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         out.chmod(0o700)
         folder = RunDir(out.resolve())

@@ -39,6 +39,11 @@ def test_preflight_facts() -> None:
     assert json.loads(canonical_json(facts)) == facts
 
 
+def test_the_weights_that_the_server_names() -> None:
+    """SGLang's own version of them, which a resume compares."""
+    assert fly({"model": "m", "sglang": True, "weight_version": "step-7"})["weight_version"] == "step-7"
+
+
 NOTICED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"token_ids": False}, {}, "no token ids"),
     ({"reasoning_parser": True}, THINKING, "--reasoning-parser"),

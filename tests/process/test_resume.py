@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from whole_runs import FAKE, PATIENCE_S, Cli, check_accounts, collect, naming, rows_of, tasks_file, wait_for_status
 
-from legato_rl import resume
+from legato_rl import ControlClient, resume
 from legato_rl.errors import ExitCode
 from legato_rl.fake.policy_config import FakePolicyConfig
 from legato_rl.fake.server import FakePolicyServer
@@ -89,10 +89,12 @@ def test_a_run_that_finished_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_interrupted(tmp_path: Path) -> None:
-    """Ctrl-C, then the command that it tells; from Python, with each group told once that it is closed."""
+    """Ctrl-C is forgotten, a cancelled group is not; from Python, with each group told once that it is closed."""
     out = tmp_path / "run"
-    with collect(out, tasks_file(tmp_path, "a", "b"), "--group", 4, *SLOW) as cli:
+    with collect(out, tasks_file(tmp_path, "a", "b", "c"), "--group", 4, *SLOW) as cli:
         wait_for_status(cli, out, lambda s: s.groups.closed == 1)
+        with ControlClient(out) as control:
+            control.cancel(group="c")
         cli.process.send_signal(signal.SIGINT)
         assert cli.end() == ExitCode.INTERRUPTED
         assert f"go on with: legato-rl collect --resume --out {out}\n" in cli.output
@@ -100,9 +102,11 @@ def test_a_run_that_was_interrupted(tmp_path: Path) -> None:
     stored = len(rows_of(out))
     closed: list[str] = []
     summary = resume(out, on_group=lambda group: closed.append(group["group"]))
-    assert (summary["end"]["state"], summary["attempts"]["ended"]) == ("finished", 8)
+    assert (summary["end"]["state"], summary["attempts"]["ended"]) == ("finished", 12)
     assert sorted(closed) == ["a", "b"]
-    assert len(check_accounts(out)) == 8 > stored >= 4
+    rows = check_accounts(out)
+    assert len(rows) == 12 > stored >= 4
+    assert [row["status"] for row in rows if row["group_id"] == "c"] == ["skipped"] * 4
     assert verify(out) == []
 
 
