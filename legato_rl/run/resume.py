@@ -59,6 +59,7 @@ def resume(
         ended = {group.group_id: group.ended for group in fold_groups(facts, run.settings, group_ids, run.again)}
         left = {group_id: run.settings.attempts - count for group_id, count in ended.items()}
         if not any(left.values()):
+            _remove_sockets(run.sockets)
             return close(folder)
         policy, engine = _check(folder, run, left, weights, api_key, stack)
         run = _reopen(folder, run, policy, engine, stack)
