@@ -275,6 +275,7 @@ class Try:
         return Draft(
             **identity(self.assignment, self._settings.policy, self._versions),
             desktop=self.desktop_name,
+            reset=self.desk.reset_way,
             outcome=outcome,
             reward=reward,
             cancel_reason=reason,
