@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import sys
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -16,7 +14,6 @@ import pytest
 from legato_rl.config import DesktopConfig
 from legato_rl.tasks import read_tasks, resolve_tasks
 from legato_rl.workers.desktop.env import import_osworld
-from legato_rl.workers.desktop.image.build import DEBIAN, build
 from legato_rl.workers.desktop.osworld import OSWorldDesktop
 from legato_rl.workers.desktop.tasks_check import Names, check
 
@@ -31,13 +28,10 @@ SCREEN = (1280, 720)
 
 
 @pytest.fixture(scope="module")
-def desktop(engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OSWorldDesktop]:
+def desktop(desktop_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OSWorldDesktop]:
     """One desktop with a browser for all of them; it is given back."""
-    bootstrap = os.geteuid() == 0 and shutil.which("mmdebstrap") is not None
-    base = None if bootstrap else DEBIAN
-    image, _ = build(engine, size="full", base=base, tag=None, say=lambda line: print(line, file=sys.stderr))
     cache = tmp_path_factory.mktemp("cache")
-    config = DesktopConfig(backend="container", image=image, screen_size=SCREEN, ram_gb=2, cpus=2, cache_dir=cache)
+    config = DesktopConfig(backend="container", image=desktop_image, screen_size=SCREEN, ram_gb=2, cpus=2, cache_dir=cache)
     one = OSWorldDesktop(config, f"tasks-{os.getpid()}")
     yield one
     one.close()
