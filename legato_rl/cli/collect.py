@@ -122,6 +122,7 @@ def collect(**options: Any) -> None:
     """
     from legato_rl.cli.progress import progress
     from legato_rl.run.api import collect as run
+    from legato_rl.run.interrupts import INTERRUPTS
 
     policy = _policy(options)
     desktop = _desktop(options)
@@ -143,6 +144,7 @@ def collect(**options: Any) -> None:
         )
     }
     signal.signal(signal.SIGTERM, _terminate)
+    INTERRUPTS.listen()
     out = options["out"]
     try:
         with progress(options["quiet"]) as display:

@@ -9,6 +9,7 @@ from pathlib import Path
 from legato_rl.clock import Clock
 from legato_rl.control import ControlClient
 from legato_rl.errors import ExitCode, RunStopped
+from legato_rl.run.interrupts import INTERRUPTS
 from legato_rl.run.processes import ProcessState, Supervisor, log_tail
 from legato_rl.supervisord import EXPECTED_EXITS
 from legato_rl.wire import RunStatus
@@ -88,7 +89,9 @@ def follow(
     """
     watch = Watch(logs)
     heard = began = clock.monotonic()
+    interrupts = INTERRUPTS.count
     while True:
+        INTERRUPTS.check(interrupts)
         status = control.status(wait_s=LOOK_S) if stop is None else control.stop(stop, wait_s=LOOK_S)
         if stop is not None and clock.monotonic() - began > STOP_S:
             raise RunStopped(f"the run did not come to its stop within {STOP_S:.0f} s")

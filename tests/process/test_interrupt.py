@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import signal
 import tempfile
 import threading
 from pathlib import Path
@@ -12,6 +14,8 @@ from worker_scene import run_file
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.control import ControlClient
 from legato_rl.run import api
+from legato_rl.run.follow import follow
+from legato_rl.run.interrupts import INTERRUPTS
 from legato_rl.run.prepare import claim_folder
 from legato_rl.run.processes import Supervisor
 from legato_rl.supervisord import render
@@ -41,3 +45,35 @@ def test_a_broker_that_is_not_there_is_not_waited_for(tmp_path: Path, monkeypatc
         supervisor.kill()
     assert not thread.is_alive()
     assert not alive
+
+
+class Swallower(io.RawIOBase):
+    """A file during whose finalizer Ctrl-C is pressed."""
+
+    def close(self) -> None:
+        """Press it, the first time."""
+        if not self.closed:
+            super().close()
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_ctrl_c_that_python_swallows_is_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finalizer's KeyboardInterrupt is lost: the next look at the run finds that it was pressed."""
+    before = signal.getsignal(signal.SIGINT)
+    supervisor = Supervisor(tmp_path / "conf", tmp_path, tmp_path, SYSTEM_CLOCK)
+    looks = []
+
+    def states() -> dict[str, object]:
+        looks.append(Swallower() if not looks else None)
+        looks[0] = None
+        return {}
+
+    monkeypatch.setattr(supervisor, "states", states)
+    INTERRUPTS.listen()
+    try:
+        with tempfile.TemporaryDirectory(prefix="lr-") as sockets, ControlClient(Path(sockets)) as control:
+            with pytest.raises(KeyboardInterrupt):
+                follow(supervisor, control, tmp_path, SYSTEM_CLOCK, lambda status: None)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert looks == [None], "it was lost at the first look, and found before the second"
