@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from container_desktops import base_image
+from whole_runs import Cli
 
-from legato_rl.errors import ConfigError
+from legato_rl.errors import ConfigError, ExitCode
 from legato_rl.workers.desktop.image.build import build
 
 pytestmark = pytest.mark.desktop
@@ -26,9 +27,10 @@ def test_the_base_is_the_named_one(engine: Any) -> None:
 
 
 def test_the_same_content_is_reused(engine: Any, desktop_image: str) -> None:
-    """Nothing is built, and nothing said, where the image is of what would be built."""
-    lines: list[str] = []
-    label = engine.images.get(desktop_image).labels["legato-rl.digest"]
-    again = build(engine, size="full", base=base_image(), tag=None, say=lines.append)
-    assert (again, lines) == ((desktop_image, False), [])
-    assert engine.images.get(desktop_image).labels["legato-rl.digest"] == label
+    """`legato-rl desktop build` makes nothing where an image of the same content is there; its name is the last line."""
+    made = engine.images.get(desktop_image).id
+    base = base_image()
+    with Cli("desktop", "build", "--size", "full", *(["--base", base] if base else ["--bootstrap"])) as cli:
+        assert cli.end() == ExitCode.DONE, cli.output
+    assert cli.output == f"an image of the same content is there already\n{desktop_image}\n"
+    assert engine.images.get(desktop_image).id == made
