@@ -12,9 +12,12 @@ from dataclasses import dataclass
 
 LOOK = (
     "wmctrl -lp; for id in $(wmctrl -l | cut -d ' ' -f 1); do xwininfo -id $id; done; "
-    "for turn in 1 2; do grep -sH . /proc/[0-9]*/schedstat; [ $turn = 2 ] || sleep 0.2; done"
+    "for turn in 1 2; do grep -sH . /proc/[0-9]*/schedstat; grep -slE '[)] [RD] ' /proc/[0-9]*/stat; "
+    "[ $turn = 2 ] || sleep 0.2; done"
 )
-"""A shell's words: the windows with their programs, each window's place, the main threads' times twice, 0.2 s apart."""
+"""A shell's words: the windows with their programs, each window's place, and twice, 0.2 s apart, the main threads' times and
+which of them run, or wait for a processor or a disk, right now: the kernel counts a wait when it is over.
+"""
 WORKING_NS = 50e6
 """Nanoseconds between the two times above which a program is at work; at rest it is at most 5e6."""
 
@@ -24,6 +27,7 @@ Box = tuple[int, int, int, int]
 _OWNER = re.compile(r"^(0x[0-9a-f]+) +-?\d+ +(\d+) ", re.MULTILINE)
 _PLACE = re.compile(r"^xwininfo: Window id: (0x[0-9a-f]+)(.*?)Map State: (\w+)", re.MULTILINE | re.DOTALL)
 _NUMBER = re.compile(r"^ *(Absolute upper-left X|Absolute upper-left Y|Width|Height): +(-?\d+)$", re.MULTILINE)
+_WAITS = re.compile(r"^/proc/(\d+)/stat$", re.MULTILINE)
 _TIMES = re.compile(r"^/proc/(\d+)/schedstat:(\d+) (\d+) \d+$", re.MULTILINE)
 
 
@@ -53,5 +57,5 @@ def read_look(text: str) -> Look:
     for pid, ran, waited in _TIMES.findall(text):
         at = int(ran) + int(waited)
         wanted[pid] = at - first.setdefault(pid, at)
-    owners = _OWNER.findall(text)
-    return Look(areas, frozenset(int(window, 16) for window, pid in owners if wanted.get(pid, 0) > WORKING_NS))
+    working = {*_WAITS.findall(text), *(pid for pid, ns in wanted.items() if ns > WORKING_NS)}
+    return Look(areas, frozenset(int(window, 16) for window, pid in _OWNER.findall(text) if pid in working))
