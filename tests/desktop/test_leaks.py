@@ -157,6 +157,15 @@ def test_a_file_dialog(desktop: OSWorldDesktop, clean: dict[str, Any]) -> None:
     assert [name for name in clean if now[name] != clean[name]] == []
 
 
+def test_the_accessibility_tree(desktop: OSWorldDesktop) -> None:
+    """Its bus ends with the task's programs, and the next task's programs find a new one."""
+    for number in range(2):
+        begin(desktop, f"tree-{number}", {"type": "launch", "parameters": {"command": ["mousepad"]}})
+        told = Site(int(desktop._env.server_port)).get("/accessibility")
+        assert told.status_code == 200
+        assert "Mousepad" in told.json()["AT"]
+
+
 def test_all_messes_at_once(desktop: OSWorldDesktop, clean: dict[str, Any]) -> None:
     """None hides another one."""
     begin(desktop, "mess")
