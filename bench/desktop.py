@@ -39,6 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few of each; about 5 minutes")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--rounds", type=int, default=3, help="of the task set in `phases`")
     parser.add_argument("--image", default="legato-desktop:full")
     parser.add_argument("--evaluators-python", action="append", default=[], help="measure a worker in this one as well")
     options = parser.parse_args()
@@ -55,7 +56,7 @@ def main() -> None:
         folder = Path(name)
         cache = folder / "cache"
         parts: dict[str, Callable[[], Any]] = {
-            "phases": lambda: by_phase(image, cache, 1 if quick else 3, QUICK if quick else tuple(TASKS)),
+            "phases": lambda: by_phase(image, cache, 1 if quick else options.rounds, QUICK if quick else tuple(TASKS)),
             "guest": lambda: guest_ways(image, 1 if quick else 5, 3 if quick else 20),
             "ways": lambda: against_osworld(image, cache, QUICK if quick else COMPARED),
             "cancel": lambda: cancellation(image, folder, 2 if quick else 10),
