@@ -29,17 +29,16 @@ def make_small_vm(engine: Any) -> tuple[str, Path]:
     """The tag of the image and the path of the disk, made where they are not there. Two minutes, once."""
     bootstrap = os.geteuid() == 0 and shutil.which("mmdebstrap") is not None
     desktop, _ = build(engine, size="mini", base=None if bootstrap else DEBIAN, tag=None, say=_say)
-    made_of = hashlib.sha256(engine.images.get(desktop).labels[DIGEST].encode())
-    for path in sorted(HERE.iterdir()):
-        made_of.update(path.read_bytes())
-    digest = made_of.hexdigest()
-    image = f"legato-small-vm:{digest[:12]}"
+    made_of = hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(HERE.iterdir())))
+    image = f"legato-small-vm:{made_of.hexdigest()[:12]}"
     try:
         engine.images.get(image)
     except ImageNotFound:
-        engine.images.build(path=str(HERE), tag=image, buildargs={"BASE": desktop}, labels={DIGEST: digest}, rm=True)
+        # Any Debian would do, and this one is there.
+        engine.images.build(path=str(HERE), tag=image, buildargs={"BASE": desktop}, labels={DIGEST: image}, rm=True)
+    made_of.update(engine.images.get(desktop).labels[DIGEST].encode())
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "legato-rl"
-    disk = caches / f"small-vm-{digest[:12]}.qcow2"
+    disk = caches / f"small-vm-{made_of.hexdigest()[:12]}.qcow2"
     if not disk.is_file():
         caches.mkdir(parents=True, exist_ok=True)
         for older in caches.glob("small-vm-*"):
