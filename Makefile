@@ -15,10 +15,10 @@ TREE := .mypy_cache/tree
 BENCHES := efficiency step_cost proxy sink
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-desktop test-vllm lint bench docs clean
+.PHONY: help demo test test-desktop test-vllm test-whole lint bench docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 demo: $(INSTALLED) ## the main job on fake desktops and the bundled policy server: collect, export, profile
 	$(BIN)/legato-rl collect --tasks docs/examples/tasks.json --backend fake --policy-url fake --model fake --version demo \
@@ -32,13 +32,18 @@ demo: $(INSTALLED) ## the main job on fake desktops and the bundled policy serve
 test: $(INSTALLED) ## all tests but those that need a real vLLM or a Docker engine
 	$(BIN)/python -m pytest -m "not vllm and not desktop" --durations=10
 
-test-desktop: $(INSTALLED) ## the tests on container desktops with OSWorld's own package (first run: builds both, under ~/.cache)
+# test-desktop and test-whole need a Docker engine: as root, with docker.io and mmdebstrap installed, they start one where
+# none answers, and ask no registry.
+test-desktop: $(INSTALLED) ## the tests on container desktops with OSWorld's own package (first run: makes image and package)
 	$(BIN)/python -m pytest tests/container -m desktop --durations=10
 	python=$$($(BIN)/python tests/desktop/install_osworld.py) && "$$python" -m pytest tests/desktop -m desktop --durations=10
 
 test-vllm: $(INSTALLED) ## the tests against a real vLLM on CPU (first run: installs it, 2.5 GB, under ~/.cache)
 	$(BIN)/python tests/vllm/install_vllm.py
-	$(BIN)/python -m pytest tests/vllm -m vllm --durations=10
+	$(BIN)/python -m pytest tests/vllm -m "vllm and not desktop" --durations=10
+
+test-whole: $(INSTALLED) ## container desktops, OSWorld's package and a real vLLM in one run (first run: makes all three)
+	$(BIN)/python -m pytest tests/vllm -m "vllm and desktop"
 
 # mypy does not follow the mapping of workers/ and broker/ (setup.cfg, package_dir): it gets a tree of links where they are
 # what they install as.

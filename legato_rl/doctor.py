@@ -103,12 +103,14 @@ class Workers:
     """What the workers' interpreter says: faults as ConfigError's sentences, None where there is none.
 
     `osworld`, `agent` and `tasks` (what tasks_check found) were not asked for where the fault before them answers.
+    `agent_class` names OSWorld's own agent, where it has one.
     """
 
     python: str
     fault: str | None = None
     osworld: str | None = None
     agent: str | None = None
+    agent_class: str = ""
     tasks: Mapping[str, list[Any]] | None = None
 
 
@@ -140,7 +142,7 @@ def worker_rows(workers: Workers, backend: str, tasks: int, asked: bool) -> Iter
     if workers.fault is None and backend in OSWORLD_BACKENDS:
         yield _told("OSWorld, evaluators", workers.osworld, "imported")
         # A container desktop is operated by our own agent unless something else is said.
-        yield _told("OSWorld's agent", workers.agent, "imported", "missing" if backend == "osworld" else "warn")
+        yield _told("OSWorld's agent", workers.agent, workers.agent_class, "missing" if backend == "osworld" else "warn")
     if tasks and backend not in OSWORLD_BACKENDS:
         yield Row("tasks", "ok", f"{tasks} read")
     elif tasks and workers.tasks is not None:
@@ -187,9 +189,7 @@ def kvm(found: Kvm) -> Row:
 def engine(found: Engine) -> Row:
     """The Docker engine."""
     if found.version is None:
-        return Row(
-            "Docker engine", "missing", found.fault, "start it, join the group docker, or set DOCKER_HOST to its address"
-        )
+        return Row("Docker engine", "missing", found.fault, "start it, join the group docker, or set DOCKER_HOST")
     return Row("Docker engine", "ok", found.version)
 
 

@@ -144,8 +144,8 @@ def look_at_workers(desktop: DesktopConfig, tasks: list[TaskSpec]) -> Workers:
         return Workers(python, fault)
     entries = [{"task_id": task.task_id, "domain": task.domain, "config": task.config} for task in tasks]
     osworld, answer = _ask(desktop, "legato_rl.workers.desktop.tasks_check", *checkout, given=json.dumps(entries))
-    agent, _ = _ask(desktop, "legato_rl.workers.agent.checkout", *checkout)
-    return Workers(python, None, osworld, agent, json.loads(answer) if osworld is None else None)
+    agent, called = _ask(desktop, "legato_rl.workers.agent.checkout", *checkout)
+    return Workers(python, None, osworld, agent, called.strip(), json.loads(answer) if osworld is None else None)
 
 
 def _ask(desktop: DesktopConfig, module: str, *arguments: str, given: str = "") -> tuple[str | None, str]:

@@ -69,6 +69,8 @@ class Status(str, Enum):
 
 USABLE = frozenset({Status.OK, Status.TRUNCATED})
 StopReason = Literal["group_closed", "asked"]
+ResetWay = Literal["booted", "fast", "escalated", "revert"]
+"""How a desktop came to a task's start: just booted; cleaned in place; cleaned in vain, then reverted; reverted at once."""
 
 
 class Record(BaseModel):
@@ -211,6 +213,7 @@ class Draft(Record):
     try_: Annotated[int, Field(ge=0, alias="try")]
     policy: PolicyStamp
     desktop: str | None
+    reset: ResetWay | None = None
     meta: Any = None
     outcome: Outcome
     reward: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None

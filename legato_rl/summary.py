@@ -11,12 +11,12 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from legato_rl.config import Settings
 from legato_rl.export.groups import Group, RowFacts, facts_of, fold_groups, reward_of
 from legato_rl.export.instants import instant
-from legato_rl.records import Rollout, Status, Step, Timing
+from legato_rl.records import ResetWay, Rollout, Status, Step, Timing
 
 SUMMARY_SCHEMA = "legato.summary/v0"
 SUCCESS = 1 - 1e-9
@@ -66,6 +66,7 @@ def summarize(
         "desktops": {
             "rebuilt": sum(event.get("event") == "rebuilt" for event in events),
             "out": sorted({str(event.get("desktop")) for event in events if event.get("event") == "out"}),
+            "resets": {way: tally.resets[way] for way in get_args(ResetWay)},
         },
     }
     return {**summary, "notices": [*notices, *_notices(summary)]}
@@ -107,6 +108,7 @@ class Tally:
     total_s: float = 0.0
     errors: dict[str, Counter[str]] = field(default_factory=lambda: {"policy": Counter(), "env": Counter()})
     evaluator_failures: Counter[str] = field(default_factory=Counter)
+    resets: Counter[str | None] = field(default_factory=Counter)
     versions: Counter[str] = field(default_factory=Counter)
     mixed_versions: int = 0
     call_s: array[float] = field(default_factory=lambda: array("d"))
@@ -129,6 +131,7 @@ class Tally:
         if row.outcome == "evaluator_failed":
             self.evaluator_failures[row.task_id] += 1
         self.mixed_versions += row.usable and len(row.policy.versions) > 1
+        self.resets[row.reset] += 1
         for step in row.steps:
             self._add_step(step)
 
@@ -237,7 +240,7 @@ def _rewards(usable: list[RowFacts], asked: int) -> dict[str, Any]:
 def _notices(summary: Mapping[str, Any]) -> list[str]:
     """What a trainer should be told before they use the run, one sentence each."""
     groups, attempts, calls = summary["groups"], summary["attempts"], summary["model_calls"]
-    lengths = summary["lengths"]
+    lengths, escalated = summary["lengths"], summary["desktops"]["resets"]["escalated"]
     told = [
         (attempts["unfinished"], f"{attempts['unfinished']} of {attempts['asked']} attempts have no final row"),
         (groups["short"], f"{groups['short']} of {groups['asked']} groups ended short of their graded attempts"),
@@ -245,6 +248,7 @@ def _notices(summary: Mapping[str, Any]) -> list[str]:
         *((errors, f"errors on the {_SIDES[kind]} side: {_listed(errors)}") for kind, errors in summary["errors"].items()),
         (summary["mixed_version_rollouts"], f"{summary['mixed_version_rollouts']} usable rollouts mix policy versions"),
         (summary["desktops"]["out"], f"desktops are out: {', '.join(summary['desktops']['out'])}"),
+        (escalated, f"fast resets that did not prove clean and became reverts: {escalated}; the workers' logs say why"),
         (summary["evaluator_failures"], f"evaluators failed on: {_listed(summary['evaluator_failures'])}"),
         (_lacks(calls["logprobs_share"]), "some steps have no logprobs: they cannot be trained on off-policy"),
         (0 < (calls["token_ids_share"] or 0) < 1, "some steps have no token ids: a trainer would have to tokenise text anew"),

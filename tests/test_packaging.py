@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from legato_rl.workers.desktop.image.context import HERE, inputs
+
 ROOT = Path(__file__).resolve().parents[1]
 SETUP = configparser.ConfigParser()
 SETUP.read(ROOT / "setup.cfg")
@@ -108,6 +110,18 @@ def test_import_direction(module: str) -> None:
 def test_direction_rule(importer: str, imported: str, allowed: bool) -> None:
     """The rule itself, spelled out."""
     assert may_import(part_of(importer), part_of(imported)) is allowed
+
+
+def test_the_desktop_image_is_made_of_the_trees_files() -> None:
+    """A wheel holds every file that the image's build reads, to the byte, and the build finds them."""
+    tree = ROOT / "workers" / "desktop"
+    context = {path.relative_to(tree / "image").as_posix(): path for path in (tree / "image").rglob("*") if path.is_file()}
+    context = {name: path for name, path in context.items() if path.suffix not in (".py", ".pyc")}
+    script = context.pop("build_base.sh")
+    context |= {f"guest_server/{path.name}": path for path in (tree / "guest_server").glob("*.py")}
+    found = {name: path.read_bytes() for name, path in inputs().items()}
+    assert found == {name: path.read_bytes() for name, path in context.items()}
+    assert (HERE / script.name).read_bytes() == script.read_bytes()
 
 
 def entry_points() -> list[EntryPoint]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, SupportsFloat, TypeVar, get_args
 
 from PIL import Image
 
 from legato_rl.desktop import ActResult, Desktop, DesktopFailure, Ready, ReadyState
+from legato_rl.records import ResetWay
 
 T = TypeVar("T")
 FAULTS = (Exception, SystemExit)
@@ -31,8 +33,10 @@ class EvaluatorFailed(Exception):
 class Desk:
     """A desktop behind its guard. Every method raises DesktopFailure for a broken desktop, a backend's bug included.
 
-    `size` is the screen's width and height in pixels.
+    `size` is the screen's width and height in pixels. `reset_way` is how the last reset went, None where nobody told.
     """
+
+    reset_way: ResetWay | None = None
 
     def __init__(self, desktop: Desktop, size: tuple[int, int]) -> None:
         self._desktop = desktop
@@ -40,7 +44,10 @@ class Desk:
 
     def reset(self, task: dict[str, Any]) -> None:
         """As Desktop.reset."""
-        _guard(lambda: self._desktop.reset(task))
+        try:
+            _guard(lambda: self._desktop.reset(task))
+        finally:
+            self.reset_way = _reset_way(self._desktop)
 
     def wait_after_reset(self) -> Ready:
         """As Desktop.wait_after_reset."""
@@ -82,6 +89,14 @@ def _guard(call: Callable[[], T]) -> T:
         raise
     except FAULTS as error:
         raise DesktopFailure(type(error).__name__, str(error)) from error
+
+
+def _reset_way(desktop: Desktop) -> ResetWay | None:
+    """What a desktop tells of its last reset, also of one that failed. It need not tell, and no try fails by it."""
+    with suppress(*FAULTS):
+        told = getattr(desktop, "reset_way", None)
+        return next((way for way in get_args(ResetWay) if way == told), None)
+    return None
 
 
 def _typed(method: str, wanted: type[T], answer: object) -> T:

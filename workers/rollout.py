@@ -273,6 +273,7 @@ class Try:
             **identity(self.assignment),
             policy=stamp(self.settings.policy, self._steps),
             desktop=self.desktop_name,
+            reset=self.desk.reset_way,
             outcome=outcome,
             reward=reward,
             cancel_reason=reason,

@@ -41,9 +41,10 @@ def collect(**options: Any) -> None:
     early, 70 a bug, 130 Ctrl-C, 143 SIGTERM.
     """
     from legato_rl.cli.progress import progress
+    from legato_rl.run.interrupts import INTERRUPTS
 
     out, run = _chosen(options)
-    opt.end_on_sigterm()
+    INTERRUPTS.listen()
     try:
         with progress(options["quiet"]) as display:
             summary = run(on_start=partial(display.start, resumed=options["resume"]), on_status=display.show)

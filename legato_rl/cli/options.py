@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from legato_rl.config import DesktopConfig, FakeConfig, PolicyConfig, Settings
-from legato_rl.errors import ConfigError, Terminated
+from legato_rl.errors import ConfigError
 from legato_rl.supervisord import KEY_VARIABLE
 
 Command = Callable[..., None]
@@ -155,15 +153,6 @@ def spelled(name: str) -> str:
     """How an option of the present command is typed, without its dashes."""
     parameters = {parameter.name: parameter for parameter in click.get_current_context().command.params}
     return parameters[name].opts[0].lstrip("-")
-
-
-def end_on_sigterm() -> None:
-    """Let SIGTERM do what Ctrl-C does, under another exit code."""
-    signal.signal(signal.SIGTERM, _terminate)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
 
 
 def settings_of(options: dict[str, Any]) -> Settings:

@@ -148,6 +148,9 @@ def _lengths(summary: dict[str, Any]) -> RenderableType:
     grid.add_row("")
     grid.add_row("desktops rebuilt", str(desktops["rebuilt"]))
     grid.add_row("desktops out", str(len(desktops["out"])))
+    for way, count in desktops["resets"].items():
+        if count:
+            grid.add_row(f"resets, {way}", str(count))
     return _block("lengths", "", grid)
 
 

@@ -34,6 +34,7 @@ def serve(**options: Any) -> None:
     started), 3 it cannot go on, 70 a bug, 130 Ctrl-C, 143 SIGTERM.
     """
     from legato_rl.cli.service_progress import service_progress
+    from legato_rl.run.interrupts import INTERRUPTS
     from legato_rl.run.prepare_service import Terms
     from legato_rl.run.serve import configuration
     from legato_rl.run.serve import serve as run
@@ -44,6 +45,6 @@ def serve(**options: Any) -> None:
     if options["print_supervisord"]:
         click.echo(configuration(options["root"], settings, terms), nl=False)
         return
-    opt.end_on_sigterm()
+    INTERRUPTS.listen()
     with service_progress(options["quiet"]) as display:
         run(options["root"], settings, terms, display.start, display.show)

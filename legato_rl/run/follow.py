@@ -9,6 +9,7 @@ from pathlib import Path
 from legato_rl.clock import Clock
 from legato_rl.control import ControlClient
 from legato_rl.errors import ControlError, RunStopped
+from legato_rl.run.interrupts import INTERRUPTS
 from legato_rl.run.processes import Supervisor, log_tail
 from legato_rl.run.watch import Watch
 from legato_rl.wire import RunStatus
@@ -39,8 +40,9 @@ def follow(
     """
     house = _House(supervisor, control, logs, clock)
     ask = _asker(control, "", stop)
-    began = clock.monotonic()
+    began, seen = clock.monotonic(), INTERRUPTS.count
     while True:
+        INTERRUPTS.check(seen)
         status = ask(LOOK_S)
         _check_time(clock.monotonic() - began, stop)
         if _is_over(status, hear):
@@ -62,8 +64,9 @@ def follow_service(
 ) -> None:
     """Watch a service until it was shut down; `hear` gets every status. RunStopped as `follow`, and after `give_up_s`."""
     house = _House(supervisor, control, logs, clock, may_leave=True)
-    began = clock.monotonic()
+    began, seen = clock.monotonic(), INTERRUPTS.count
     while not house.watch.left:
+        INTERRUPTS.check(seen)
         try:
             status = control.status(wait_s=LOOK_S)
         except ControlError as error:
@@ -83,7 +86,9 @@ def follow_run(control: ControlClient, run: str, clock: Clock, hear: Hear, stop:
     """Watch a run of a service, whose processes are somebody else's, until it finished or stopped. As `follow` else."""
     ask = _asker(control, run, stop)
     heard = began = clock.monotonic()
+    seen = INTERRUPTS.count
     while True:
+        INTERRUPTS.check(seen)
         status = ask(LOOK_S)
         _check_time(clock.monotonic() - began, stop)
         if _is_over(status, hear):

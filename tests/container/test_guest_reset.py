@@ -67,8 +67,8 @@ ESCAPES = {
     "root's package": ("echo password | sudo -S touch /var/lib/dpkg/status", "system"),
     "sudo at all": ("echo password | sudo -S true", "system"),
     "user": ("echo password | sudo -S useradd guest", "system"),
-    "panel ended": ("pkill tint2", "gone"),
-    "window manager ended": ("pkill openbox", "gone"),
+    "panel ended": ("pkill tint2; while pgrep -x tint2; do sleep 0.1; done", "gone"),
+    "window manager ended": ("pkill openbox; while pgrep -x openbox; do sleep 0.1; done", "gone"),
     "session files": ("mkdir -p ~/.config/openbox; echo x > ~/.config/openbox/rc.xml", "session_files"),
 }
 """What a fast reset cannot undo, and the kind that it is told under."""
@@ -96,6 +96,8 @@ def seen(site: Site) -> dict[str, Any]:
 def clean(container_desktop: ContainerDesktop) -> dict[str, Any]:
     """What a reset desktop looks like before any mess."""
     site = Site(container_desktop.ports[5000])
+    # The panel writes this once, some time after it is drawn, and the reset takes it away.
+    site.run("timeout 60 sh -c 'until [ -s ~/.cache/tint2/icon.cache ]; do sleep 0.1; done'")
     assert site.reset()["clean"]
     return seen(site)
 

@@ -4,68 +4,119 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import sys
 from collections.abc import Iterator
-from copy import deepcopy
+from concurrent.futures import Future
+from contextlib import ExitStack
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
+from players import Played, Player, players
 
 from legato_rl.config import DesktopConfig
 from legato_rl.tasks import read_tasks, resolve_tasks
 from legato_rl.workers.desktop.env import import_osworld
-from legato_rl.workers.desktop.image.build import DEBIAN, build
-from legato_rl.workers.desktop.osworld import OSWorldDesktop
 from legato_rl.workers.desktop.tasks_check import Names, check
 
 pytestmark = pytest.mark.desktop
 
 HERE = Path(__file__).resolve().parent
 TASKS = read_tasks(str(HERE.parents[1] / "docs" / "examples" / "container_tasks.json"))
+IDS = [entry["task_id"] for entry in TASKS]
 SCRIPTS = json.loads((HERE / "task_scripts.json").read_text())
 """By task: the actions of a solution, and those of a policy that nearly gets there."""
 SCREEN = (1280, 720)
 """What the scripts' few coordinates are for."""
+PLAY_S = 300.0
+RIGHT = {"solution": 1.0, "failure": 0.0}
+LIGHT, HEAVY = ("files", "settings", "infeasible"), ("calc", "browser")
+"""Domains by whether their programs take seconds to start."""
+FIXED: list[dict[tuple[str, ...], tuple[float, int]]] = [{LIGHT: (2.0, 2), HEAVY: (8.0, 3)}, {LIGHT + HEAVY: (24.0, 2)}]
+"""Turn by turn, for the tasks that the turn before graded otherwise than the ready signal: seconds of each fixed wait, and
+how many desktops play."""
 
 
 @pytest.fixture(scope="module")
-def desktop(engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OSWorldDesktop]:
-    """One desktop with a browser for all of them; it is given back."""
-    bootstrap = os.geteuid() == 0 and shutil.which("mmdebstrap") is not None
-    base = None if bootstrap else DEBIAN
-    image, _ = build(engine, size="full", base=base, tag=None, say=lambda line: print(line, file=sys.stderr))
+def config(desktop_image: str, tmp_path_factory: pytest.TempPathFactory) -> DesktopConfig:
+    """Of all desktops here."""
     cache = tmp_path_factory.mktemp("cache")
-    config = DesktopConfig(backend="container", image=image, screen_size=SCREEN, ram_gb=2, cpus=2, cache_dir=cache)
-    one = OSWorldDesktop(config, f"tasks-{os.getpid()}")
-    yield one
-    one.close()
+    return DesktopConfig(backend="container", image=desktop_image, screen_size=SCREEN, ram_gb=2, cpus=2, cache_dir=cache)
 
 
-def play(desktop: OSWorldDesktop, entry: dict[str, Any], actions: list[str], rollout: str) -> float:
-    """A whole rollout of a task; its verdict."""
-    task = deepcopy(entry["config"])
-    task["legato"] = {"rollout_id": rollout, "group_id": "g", "attempt": 0, "try": 0, "domain": entry["domain"]}
-    desktop.reset(task)
-    desktop.wait_after_reset()
-    desktop.observe()
-    for action in actions:
-        done = desktop.act(action)
-        assert done.rc == 0, (action, done.stderr)
-    desktop.wait_before_eval()
-    return desktop.evaluate()
+class Set:
+    """The task set on two desktops. Both rollouts of a task are played at the same time, so each must be graded on its own."""
+
+    def __init__(self, pair: list[Player]) -> None:
+        self._pair = pair
+        self._played: dict[str, dict[str, Played]] = {}
+
+    def play(self, entry: dict[str, Any]) -> dict[str, Played]:
+        """What came of the task's solution and failure; played once."""
+        task_id = entry["task_id"]
+        if task_id not in self._played:
+            scripts = SCRIPTS[task_id]
+            # In turns, so that either desktop has solved and failed before.
+            pair = self._pair if len(self._played) % 2 else self._pair[::-1]
+            plays = [
+                (name, player.play(entry, scripts[name], f"r:{task_id}:{name}:0"))
+                for name, player in zip(RIGHT, pair, strict=True)
+            ]
+            self._played[task_id] = {name: play.result(PLAY_S) for name, play in plays}
+        return self._played[task_id]
 
 
-@pytest.mark.parametrize("entry", TASKS, ids=[entry["task_id"] for entry in TASKS])
-def test_task(desktop: OSWorldDesktop, entry: dict[str, Any]) -> None:
-    """The solution gets 1 and the failure 0, one after the other; the fast reset is enough for what either leaves."""
-    scripts = SCRIPTS[entry["task_id"]]
-    before = desktop.resets.counts.total()
-    verdicts = {name: play(desktop, entry, scripts[name], f"r:{entry['task_id']}:{name}:0") for name in scripts}
-    assert verdicts == {"solution": 1.0, "failure": 0.0}
-    assert desktop.resets.counts.total() == before + 2
-    assert set(desktop.resets.counts) <= {"booted", "fast"}, desktop.resets.counts
+@pytest.fixture(scope="module")
+def task_set(config: DesktopConfig) -> Iterator[Set]:
+    """With the ready signal."""
+    with players(config, *(f"tasks-{os.getpid()}-{n}" for n in range(2))) as pair:
+        yield Set(pair)
+
+
+@pytest.mark.parametrize("entry", TASKS, ids=IDS)
+def test_task(task_set: Set, entry: dict[str, Any]) -> None:
+    """The solution gets 1 and the failure beside it 0; the fast reset is enough for what either leaves."""
+    played = task_set.play(entry)
+    assert verdicts(played) == RIGHT
+    for one in played.values():
+        assert set(one.ways) <= {"booted", "fast"}, one.ways
+
+
+def test_fixed_waits(task_set: Set, config: DesktopConfig, record_property: Any) -> None:
+    """Each rollout once more with waits that look at nothing: long enough ones give the same verdicts, and take longer.
+
+    How long that is depends on what else the machine does, so a task that was graded otherwise is played with longer ones.
+    """
+    signalled = {entry["task_id"]: task_set.play(entry) for entry in TASKS}
+    rest, spent = TASKS, 0.0
+    for turn in FIXED:
+        with ExitStack() as stack:
+            plays: dict[str, dict[str, Future[Played]]] = {}
+            for domains, (seconds, desktops) in turn.items():
+                fixed = config.model_copy(update={"ready_signal": False, "fixed_wait": seconds})
+                names = [f"fixed-{os.getpid()}-{seconds:.0f}-{n}" for n in range(desktops)]
+                group = cycle(stack.enter_context(players(fixed, *names)))
+                for entry in rest:
+                    if entry["domain"] in domains:
+                        plays[entry["task_id"]] = {
+                            name: next(group).play(entry, actions, f"r:{entry['task_id']}:{name}:{seconds:.0f}")
+                            for name, actions in SCRIPTS[entry["task_id"]].items()
+                        }
+            played = {task_id: {name: play.result(PLAY_S) for name, play in both.items()} for task_id, both in plays.items()}
+        spent += sum(one.seconds for both in played.values() for one in both.values())
+        rest = [entry for entry in rest if verdicts(played[entry["task_id"]]) != verdicts(signalled[entry["task_id"]])]
+        if not rest:
+            break
+    assert [entry["task_id"] for entry in rest] == []
+    with_signal = sum(one.seconds for both in signalled.values() for one in both.values())
+    record_property("seconds of desktops with the ready signal", round(with_signal, 1))
+    record_property("seconds of desktops with fixed waits", round(spent, 1))
+    assert with_signal < spent
+
+
+def verdicts(played: dict[str, Played]) -> dict[str, float]:
+    """What the rollouts of a task got."""
+    return {name: one.verdict for name, one in played.items()}
 
 
 def test_set() -> None:

@@ -17,6 +17,7 @@ from legato_rl.records import (
     Outcome,
     PolicyStamp,
     PromptRecord,
+    ResetWay,
     Rollout,
     RolloutError,
     Status,
@@ -160,6 +161,7 @@ class RunFolder:
         outcome: Outcome = Outcome.GRADED,
         steps: list[Step] | None = None,
         error: RolloutError | None = None,
+        reset: ResetWay | None = None,
     ) -> Rollout:
         """Append a row to the file; the row."""
         steps = steps or []
@@ -174,6 +176,7 @@ class RunFolder:
             try_=try_,
             policy=PolicyStamp(model="m", version=versions[0], versions=versions),
             desktop="fake-0",
+            reset=reset,
             meta={"of": group},
             outcome=outcome,
             reward=reward,

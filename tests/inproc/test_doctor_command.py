@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from qwen_stand_in import make_checkout
 
 from legato_rl.cli.main import legato_rl
 from legato_rl.errors import ExitCode
@@ -54,6 +55,20 @@ def test_what_is_missing(tmp_path: Path) -> None:
     missing = {row["name"]: row["remedy"] for row in found["rows"] if row["state"] == "missing"}
     assert missing.keys() >= {"Docker engine", "workers' Python"}
     assert all(missing.values())
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_the_agent_of_a_checkout(tmp_path: Path) -> None:
+    """Its class is named, whatever it prints while it is imported."""
+    checkout, tasks = make_checkout(tmp_path / "osworld"), tmp_path / "tasks.json"
+    tasks.write_text(json.dumps([TASK]))
+    (checkout / "evaluation_examples" / "examples").mkdir(parents=True)
+    with (checkout / "mm_agents" / "qwen" / "main.py").open("a") as module:
+        module.write("print('hello')\n")
+    told = doctor("--osworld", checkout, "--tasks", tasks, "--json")
+    assert {row["name"]: row["value"] for row in json.loads(told.stdout)["rows"]}["OSWorld's agent"] == (
+        "mm_agents.qwen.main.QwenAgent"
+    )
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> RunFolder:
     folder.row("g", 0, 1.0, steps=folder.steps(3))
     folder.row("g", 1, 0.0, steps=folder.steps(1))
     error = RolloutError(kind="env", phase="act", type="guest_timeout", message="no answer")
-    folder.row("h", 1, None, status=Status.ERROR, outcome=Outcome.DESKTOP_FAILED, error=error)
+    folder.row("h", 1, None, status=Status.ERROR, outcome=Outcome.DESKTOP_FAILED, error=error, reset="escalated")
     event = {"id": "1", "desktop": "fake-3", "event": "out", "at": "2026-01-01T00:00:00.000Z", "reason": "broken"}
     folder.run.desktop_events.write_text(json.dumps(event) + "\n" + '{"torn')
     return folder
@@ -72,6 +72,8 @@ def test_the_view_for_people(folder: RunFolder) -> None:
     assert re.search(r"1 of 2 +2 of 4", out)
     assert "50 %" in out
     assert re.search(r"env guest_timeout +1", out)
+    assert re.search(r"resets, escalated +1", out)
+    assert "resets, revert" not in out
     assert "fake-3" in out
     folder.run.rollouts.unlink()
     code, out, _ = run("profile", folder.run.root)

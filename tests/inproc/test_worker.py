@@ -56,18 +56,26 @@ def test_a_graded_try() -> None:
 
 
 def test_the_desktop_is_told_of_its_try() -> None:
-    """The task is the run's, with the rollout's name for folders and dice; what the desktop does to it stays there."""
+    """The task is the run's, with the rollout's name for folders and dice; what the desktop does to it stays there.
+
+    What the desktop tells of its reset is in the row.
+    """
     told: list[dict[str, Any]] = []
 
     def reset(task: dict[str, Any]) -> None:
         told.append(dict(task))
         task.clear()
+        if len(told) == 2:
+            desktop.reset_way = "fast"  # type: ignore[attr-defined]
 
-    with stage(ScriptedDesktop(does={"reset": reset})) as scene:
+    desktop = ScriptedDesktop(does={"reset": reset})
+    ways = []
+    with stage(desktop) as scene:
         for key in (KEY, KEY.next_try()):
             scene.give(key)
             scene.answer("DONE")
-            scene.store()
+            ways.append(scene.store()["reset"])
+    assert ways == [None, "fast"]
     assert [task["instruction"] for task in told] == ["do it", "do it"]
     names = [{"rollout_id": f"r1:g1:0:{try_}", "group_id": "g1", "domain": None, "attempt": 0, "try": try_} for try_ in (0, 1)]
     assert [task["legato"] for task in told] == names

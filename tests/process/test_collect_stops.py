@@ -35,7 +35,7 @@ def test_ctrl_c_stores_what_is_being_graded_and_drops_the_rest(tmp_path: Path) -
         status = wait_for_status(cli, out, lambda s: not s.rows and s.desktops.get("evaluate", 0) >= 1)
         below = cli.below()
         cli.process.send_signal(signal.SIGINT)
-        assert cli.end(seconds=20.0) == ExitCode.INTERRUPTED
+        assert cli.end() == ExitCode.INTERRUPTED
         assert cli.output.endswith("interrupted\n")
     sockets = RunDir(out).load_run().sockets
     check_nothing_is_left(out, below)
@@ -49,18 +49,19 @@ def test_ctrl_c_stores_what_is_being_graded_and_drops_the_rest(tmp_path: Path) -
 
 
 def test_the_second_ctrl_c_is_immediate(tmp_path: Path) -> None:
-    """It does not wait for an evaluation of a minute; whole rows and no process are left all the same."""
+    """It does not wait for an evaluation of two minutes; whole rows and no process are left all the same."""
     out = tmp_path / "run"
-    options = ("--desktops", 2, "--group", 2, "--max-steps", 1, "--fake", "eval_s=60")
+    options = ("--desktops", 2, "--group", 2, "--max-steps", 1, "--fake", "eval_s=120")
     with collect(out, tasks_file(tmp_path, "a"), *options) as cli:
         wait_for_status(cli, out, lambda s: s.desktops.get("evaluate", 0) == 2)
         below = cli.below()
         cli.process.send_signal(signal.SIGINT)
         cli.wait_for("stopping interrupted")
         cli.process.send_signal(signal.SIGINT)
-        assert cli.end(seconds=10.0) == ExitCode.INTERRUPTED
+        # Far less than the evaluation; on a slow disk ending costs seconds.
+        assert cli.end(seconds=40.0) == ExitCode.INTERRUPTED
         assert "Traceback" not in cli.output
-    check_nothing_is_left(out, below, seconds=1.0)
+    check_nothing_is_left(out, below, seconds=5.0)
     assert check_accounts(out, finished=False) == []
 
 
@@ -75,14 +76,14 @@ def test_ctrl_c_before_anything_started(tmp_path: Path) -> None:
             with connection:
                 below = cli.below()
                 cli.process.send_signal(signal.SIGINT)
-                assert cli.end(seconds=10.0) == ExitCode.INTERRUPTED
+                assert cli.end() == ExitCode.INTERRUPTED
         assert cli.output == "interrupted\n"
     check_nothing_is_left(out, below)
     assert not out.exists()
 
 
 def test_nothing_outlives_a_collect_that_is_killed(tmp_path: Path) -> None:
-    """After SIGKILL of the command everything that it started ends within 10 seconds."""
+    """After SIGKILL of the command everything that it started ends within seconds."""
     out = tmp_path / "run"
     with collect(out, tasks_file(tmp_path, "a"), "--desktops", 2, "--fake", "act_s=1") as cli:
         wait_for_status(cli, out, lambda s: s.desktops.get("act", 0) >= 1)
@@ -90,7 +91,7 @@ def test_nothing_outlives_a_collect_that_is_killed(tmp_path: Path) -> None:
         assert {"supervisord", "worker", "broker", "proxy", "sink", "fake-policy"} <= names(below)
         cli.process.kill()
         cli.process.wait(PATIENCE_S)
-        check_nothing_is_left(out, below, seconds=10.0)
+        check_nothing_is_left(out, below, seconds=30.0)
     check_accounts(out, finished=False)
 
 

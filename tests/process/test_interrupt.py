@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import signal
 import tempfile
 import threading
 from pathlib import Path
@@ -11,7 +13,10 @@ from worker_scene import run_file
 
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.control import ControlClient
+from legato_rl.errors import Terminated
 from legato_rl.run import alone
+from legato_rl.run.follow import follow
+from legato_rl.run.interrupts import INTERRUPTS
 from legato_rl.run.prepare import claim_folder
 from legato_rl.run.processes import Supervisor
 from legato_rl.supervisord import Layout, render
@@ -41,3 +46,43 @@ def test_a_broker_that_is_not_there_is_not_waited_for(tmp_path: Path, monkeypatc
         supervisor.kill()
     assert not thread.is_alive()
     assert not alive
+
+
+class Swallower(io.RawIOBase):
+    """A file during whose finalizer a signal comes."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self._number = number
+
+    def close(self) -> None:
+        """The first time."""
+        if not self.closed:
+            super().close()
+            signal.raise_signal(self._number)
+
+
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+def test_a_signal_that_python_swallows_is_obeyed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, raised: type[KeyboardInterrupt]
+) -> None:
+    """A finalizer's KeyboardInterrupt is lost: the next look at the run finds that there was one."""
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    supervisor = Supervisor(tmp_path / "conf", tmp_path, tmp_path, SYSTEM_CLOCK)
+    looks: list[Swallower | None] = []
+
+    def states() -> dict[str, object]:
+        looks.append(None if looks else Swallower(number))
+        looks[0] = None
+        return {}
+
+    monkeypatch.setattr(supervisor, "states", states)
+    INTERRUPTS.listen()
+    try:
+        with tempfile.TemporaryDirectory(prefix="lr-") as sockets, ControlClient(Path(sockets)) as control:
+            with pytest.raises(KeyboardInterrupt) as told:
+                follow(supervisor, control, tmp_path, SYSTEM_CLOCK, lambda status: None)
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    assert told.type is raised
+    assert looks == [None], "it was lost at the first look, and found before the second"

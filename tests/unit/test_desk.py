@@ -105,6 +105,18 @@ def test_a_wait_that_is_none(method: str, ready: Ready) -> None:
     assert failure.value.type == "bad_answer"
 
 
+@pytest.mark.parametrize(("told", "kept"), [("escalated", "escalated"), ("soon", None), (1.0, None), (["fast"], None)])
+def test_how_a_reset_went(told: object, kept: str | None) -> None:
+    """What the backend tells of it, also where it failed; a word that is none, or none at all, fails no try."""
+    desktop = ScriptedDesktop(does={"reset": lambda _: {}["x"]})
+    desk = Desk(desktop, SIZE)
+    for way in (None, kept):
+        with pytest.raises(DesktopFailure, match="x"):
+            desk.reset({"id": "t"})
+        assert desk.reset_way == way
+        desktop.reset_way = told  # type: ignore[attr-defined]
+
+
 def jpeg() -> bytes:
     """The right picture in the wrong format."""
     file = io.BytesIO()

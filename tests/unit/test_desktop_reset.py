@@ -86,9 +86,12 @@ def scene(tmp_path: Path) -> tuple[Env, Scrubber, Resets, dict[str, Any]]:
 def test_the_first_rollout_needs_no_reset(scene: Any, tmp_path: Path) -> None:
     """What was just booted is clean; what comes after it is cleaned in place."""
     env, _, resets, task = scene
+    ways = [resets.way]
     for _ in range(3):
         resets.reset(task, tmp_path)
+        ways.append(resets.way)
     assert env.reverted == [False, False, False]
+    assert ways == [None, "booted", "fast", "fast"]
     assert resets.counts == {"booted": 1, "fast": 2}
 
 
@@ -111,6 +114,7 @@ def test_a_setup_that_fails(scene: Any, tmp_path: Path) -> None:
     with pytest.raises(DesktopFailure, match="Setup step 1 failed") as failure:
         resets.reset(task, tmp_path)
     assert failure.value.type == "setup"
+    assert resets.way == "booted"
     env.fails = False
     resets.reset(task, tmp_path)
     resets.reset(task, tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -18,6 +19,7 @@ from legato_rl.records import (
     PolicyStamp,
     PromptRecord,
     Record,
+    ResetWay,
     Rollout,
     RolloutError,
     RolloutKey,
@@ -76,6 +78,11 @@ def test_every_record_has_a_section() -> None:
 def test_every_outcome_and_status(words: type[Enum]) -> None:
     """Every word of an outcome and a status is explained."""
     assert {word.value for word in words} <= set(documented("rollouts.md", "Outcomes and statuses"))
+
+
+def test_every_way_of_a_reset() -> None:
+    """In the order of the summary."""
+    assert tuple(documented("rollouts.md", "reset")) == get_args(ResetWay)
 
 
 def test_every_number_of_the_summary() -> None:

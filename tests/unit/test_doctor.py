@@ -179,6 +179,12 @@ def test_a_sentence_of_the_workers() -> None:
     assert "tasks" not in found
 
 
+def test_the_agents_class_is_named() -> None:
+    """The one of the checkout that a run would use."""
+    workers = Workers("python", agent_class="mm_agents.qwen.QwenAgent", tasks=NONE_FOUND)
+    assert Row("OSWorld's agent", "ok", "mm_agents.qwen.QwenAgent") in worker_rows(workers, "osworld", 3, True)
+
+
 def test_the_agent_of_container_desktops_is_ours() -> None:
     """OSWorld's agent is no need there."""
     workers = Workers("python", agent="no agent; use the agent own", tasks=NONE_FOUND)

@@ -59,10 +59,11 @@ def full_row() -> dict[str, Any]:
 
 
 def test_a_stored_row_has_the_fields_of_the_format() -> None:
-    """Design, section 6, word for word: no field more, none less, `try` and `schema` by their own names."""
+    """Design, section 6, word for word, and `reset`: no field more, none less, `try` and `schema` by their own names."""
     row = dump(Rollout.model_validate(full_row()))
     assert set(row) == {
         *("schema", "run_id", "rollout_id", "task_id", "domain", "group_id", "attempt", "try", "policy", "desktop", "meta"),
+        "reset",
         *("outcome", "status", "reward", "usable", "cancel_reason", "error", "n_steps", "started_at", "ended_at"),
         *("timing", "steps", "final_image"),
     }

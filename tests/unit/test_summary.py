@@ -16,6 +16,7 @@ from legato_rl.records import (
     ModelUse,
     Outcome,
     PolicyStamp,
+    ResetWay,
     Rollout,
     RolloutError,
     Status,
@@ -134,10 +135,25 @@ def test_a_run_with_everything() -> None:
     assert (cancelled["rollouts"], cancelled["steps_mean"], cancelled["seconds_mean"]) == (1, 1.0, 4.0)
     assert summary["policy_versions"] == {"v1": 3, "v2": 1}
     assert summary["mixed_version_rollouts"] == 1
-    assert summary["desktops"] == {"rebuilt": 1, "out": ["d-1"]}
+    assert summary["desktops"] == {
+        "rebuilt": 1,
+        "out": ["d-1"],
+        "resets": {"booted": 0, "fast": 0, "escalated": 0, "revert": 0},
+    }
     assert summary["notices"][0] == "said before"
     assert "2 of 9 attempts have no final row" in summary["notices"]
     assert summary["lengths"]["note"] in summary["notices"]
+
+
+def test_resets() -> None:
+    """Those that became a revert after all are counted, whatever became of the row, and told."""
+    ways: list[ResetWay | None] = ["booted", "fast", "escalated", "fast", None]
+    rows = [row(n, 1.0).model_copy(update={"reset": way}) for n, way in enumerate(ways)]
+    summary = summarize(rows, settings(group=5), ["g"])
+    assert summary["desktops"]["resets"] == {"booted": 1, "fast": 2, "escalated": 1, "revert": 0}
+    assert [notice for notice in summary["notices"] if "resets" in notice] == [
+        "fast resets that did not prove clean and became reverts: 1; the workers' logs say why"
+    ]
 
 
 def test_model_calls() -> None:

@@ -1,7 +1,7 @@
 """How is OSWorld's own agent used? The checkout's class behind our Agent protocol, its model calls through the run's policy.
 
 `mm_agents.qwen.QwenAgent` where the checkout has it, else the older `mm_agents.qwen3vl_agent.Qwen3VLAgent`.
-`python -m legato_rl.workers.agent.checkout [CHECKOUT]` says in a sentence, exit code 2, where there is none.
+`python -m legato_rl.workers.agent.checkout [CHECKOUT]` says which; in a sentence, exit code 2, where there is none.
 """
 
 from __future__ import annotations
@@ -165,11 +165,14 @@ def _no_policy(payload: dict[str, Any], model: str) -> str:
 
 def main() -> None:
     """The command above."""
+    # What OSWorld prints while it is imported is not part of the answer.
+    out, sys.stdout = sys.stdout, sys.stderr
     try:
-        load_agent(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+        agent = load_agent(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
     except ConfigError as error:
-        print(error)
+        print(error, file=out)
         sys.exit(error.exit_code)
+    print(f"{agent.__module__}.{agent.__qualname__}", file=out)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,12 @@ from typing import Any
 
 import requests
 
+from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.config import DesktopConfig
 from legato_rl.desktop import DesktopFailure
 from legato_rl.errors import ConfigError
 from legato_rl.workers.desktop.docker_vm import keep_in_order
-from legato_rl.workers.desktop.guest import PROBE_S
+from legato_rl.workers.desktop.guest import PROBE_S, Guest
 from legato_rl.workers.desktop.watch import Watch
 
 log = logging.getLogger("legato_rl.worker")
@@ -107,10 +108,29 @@ def programs(env: Any) -> set[int]:
 
 
 def _trusted(base: Any, watch: Watch) -> Any:
-    """`base` with three changes: its client asks once, a setup that did not happen raises, and no picture is taken."""
+    """`base` with four changes.
+
+    Its client asks once, a setup that did not happen raises, no picture is taken, and a guest that was booted anew since
+    the task's start gets no verdict: it answers as if nothing had been, and what was open on it is gone.
+    """
 
     class TrustedEnv(base):  # type: ignore[misc]
         boots = 0
+        _boot_id = ""
+
+        def reset(self, *args: Any, **kwargs: Any) -> Any:
+            seen = super().reset(*args, **kwargs)
+            self._boot_id = self._find_boot_id()
+            return seen
+
+        def evaluate(self) -> Any:
+            verdict = super().evaluate()
+            if self._find_boot_id() != self._boot_id:
+                raise DesktopFailure("guest_rebooted", "the guest was booted anew since the task's start")
+            return verdict
+
+        def _find_boot_id(self) -> str:
+            return Guest(self.vm_ip, int(self.server_port), SYSTEM_CLOCK).boot_id()
 
         def _revert_to_snapshot(self) -> None:
             watch.look_away()

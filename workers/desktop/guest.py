@@ -21,6 +21,8 @@ SCREENSHOT_S = 15.0
 PROBE_S = 10.0
 EXECUTE_S = 150.0
 """The guest's server gives a command up after 120 s and says so."""
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+"""Where Linux has a name for its present boot."""
 SCREENSHOT_TRIES = 3
 """A picture may be asked for again: that changes nothing in the guest."""
 NOT_STARTED = 127
@@ -119,6 +121,10 @@ class Guest:
         answer = self.execute(["echo", word], PROBE_S)
         if answer.rc != 0 or answer.stdout.strip() != word:
             raise DesktopFailure("guest_probe", f"asked to echo {word!r} the guest answered {answer}")
+
+    def boot_id(self) -> str:
+        """The name of the guest's present boot; empty where it has none."""
+        return self.execute(["cat", BOOT_ID], PROBE_S).stdout.strip()
 
     def offers(self, route: str) -> bool:
         """Whether this guest's server is ours and has `route`; OSWorld's answers 404."""

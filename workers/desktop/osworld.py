@@ -13,6 +13,7 @@ from typing import Any
 from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.config import DesktopConfig
 from legato_rl.desktop import ActResult, DesktopFailure, Ready
+from legato_rl.records import ResetWay
 from legato_rl.workers.desktop.cache import Cache, default_cache
 from legato_rl.workers.desktop.cleaner import find_cleaner
 from legato_rl.workers.desktop.env import Provider, open_env
@@ -65,7 +66,7 @@ class OSWorldDesktop:
 
     def reset(self, task: dict[str, Any]) -> None:
         """As Desktop.reset."""
-        self._evaluated = True
+        self._evaluated, self.resets.way = True, None
         if not self._own and self._guest.screenshots > MOST_SCREENSHOTS:
             self.resets.dirty(f"{self._guest.screenshots} screenshots")
         folder = self._cache.begin(task["legato"]["rollout_id"], task)
@@ -75,6 +76,11 @@ class OSWorldDesktop:
             self.resets.cleaner = self._cleaner
         self._cache.keep()
         self._task, self._evaluated = task, False
+
+    @property
+    def reset_way(self) -> ResetWay | None:
+        """How the last reset went, also one that failed; None where it failed before anything was done."""
+        return self.resets.way
 
     def wait_after_reset(self) -> Ready:
         """As Desktop.wait_after_reset."""

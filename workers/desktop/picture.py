@@ -17,6 +17,9 @@ SQUARE = 64
 BLANK_SHARE = 0.995
 """Share of one colour above which a picture counts as not drawn yet."""
 
+POINTER = 32
+"""Pixels of the side of the square in which a pointer, or a caret alone, is seen."""
+
 
 class Frame:
     """A whole PNG of `size` pixels. DesktopFailure, type `screenshot`, where the bytes are none."""
@@ -38,11 +41,10 @@ class Frame:
         """The squares (column, row) in which the two differ; none where all that differs is a caret or a clock's digit."""
         if self.png == other.png:
             return set()
-        red, green, blue = ImageChops.difference(self.image, other.image).split()
-        most = ImageChops.lighter(ImageChops.lighter(red, green), blue)
+        most = _difference(self.image, other.image)
         if sum(most.histogram()[NOISE_DEPTH:]) <= NOISE_PIXELS:
             return set()
-        mask = most.point([0] * NOISE_DEPTH + [255] * (256 - NOISE_DEPTH))
+        mask = _deep(most)
         left, top, right, bottom = mask.getbbox() or (0, 0, 0, 0)
         corners = (
             (x, y) for x in range(left // SQUARE, -(-right // SQUARE)) for y in range(top // SQUARE, -(-bottom // SQUARE))
@@ -54,3 +56,27 @@ class Frame:
         small = self.image.resize((192, 108), Image.Resampling.NEAREST)
         counts = small.getcolors(192 * 108) or []
         return max((count for count, _ in counts), default=0) >= BLANK_SHARE * 192 * 108
+
+    def empty(self, box: tuple[int, int, int, int]) -> bool:
+        """Whether the area (left, top, right, bottom; what is beyond the screen does not count) shows one colour, but for
+        something as small as a pointer. An area that is not on the screen at all is not empty: nobody can tell.
+        """
+        left, top, right, bottom = max(box[0], 0), max(box[1], 0), min(box[2], self.image.width), min(box[3], self.image.height)
+        if left >= right or top >= bottom:
+            return False
+        area = self.image.crop((left, top, right, bottom))
+        counts = area.resize((64, 64), Image.Resampling.NEAREST).getcolors(64 * 64) or []
+        ground = Image.new("RGB", area.size, max(counts)[1])
+        seen = _deep(_difference(area, ground)).getbbox()
+        return seen is None or max(seen[2] - seen[0], seen[3] - seen[1]) <= POINTER
+
+
+def _difference(one: Image.Image, other: Image.Image) -> Image.Image:
+    """By pixel, the difference of the channel that differs most."""
+    red, green, blue = ImageChops.difference(one, other).split()
+    return ImageChops.lighter(ImageChops.lighter(red, green), blue)
+
+
+def _deep(difference: Image.Image) -> Image.Image:
+    """White where a difference counts, else black."""
+    return difference.point([0] * NOISE_DEPTH + [255] * (256 - NOISE_DEPTH))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from legato_rl.desktop import DesktopFailure
+from legato_rl.records import ResetWay
 from legato_rl.workers.desktop.env import programs
 from legato_rl.workers.desktop.watch import Watch
 
@@ -50,10 +51,11 @@ BootToken = Callable[[], AbstractContextManager[None]]
 
 
 class Resets:
-    """The resets of one desktop. `counts` tells how many took which way, and why."""
+    """The resets of one desktop. `way` is the last one's, None where none came so far; `counts` has all."""
 
     def __init__(self, env: Any, watch: Watch, cleaner: Cleaner | None, fast: bool) -> None:
         self.env, self.cleaner = env, cleaner
+        self.way: ResetWay | None = None
         self.counts: Counter[str] = Counter()
         self._watch, self._fast = watch, fast
         self._dirty = ""
@@ -68,6 +70,7 @@ class Resets:
 
         A revert is done inside of `boot_token()`.
         """
+        way: ResetWay
         revert = why_revert(task, task.get("legato", {}).get("domain"), self._dirty, self._fast)
         if self._untouched and not self._dirty:
             way = "booted"
@@ -76,6 +79,7 @@ class Resets:
             way = "escalated" if revert else "fast"
         else:
             way = "revert"
+        self.way = way
         self.counts[way] += 1
         log.info("reset number %d: %s%s", self.counts.total(), way, f" ({revert})" if revert and way != "booted" else "")
         # From here on until the setup has ended well, nobody knows what is on the desktop.

@@ -28,6 +28,9 @@ RUNS = ("/execute", "/setup/execute")
 JSON_ROUTES = frozenset(
     {"/terminal", "/accessibility", "/screen_size", "/window_size", "/desktop_path", "/list_directory", "/run_python"}
 )
+NO_BY_500 = frozenset({"/window_size", "/wallpaper"})
+"""Routes at which OSWorld's server breaks where there is no such window, or the picture is no file any more: the policy may
+have closed the one and deleted the other. That the guest itself is well is what the probe after the verdict is for."""
 _PAGE = re.compile(rb"\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)
 _ENDLESS = re.compile(rb'\s*\{.*"message"\s*:\s*"Command .* timed out after \d+ seconds"', re.DOTALL)
 """The guest's word that a task's command did not end: it may be a script that the policy wrote."""
@@ -115,7 +118,8 @@ class Watch:
         status, body = response.status_code, response.content
         if route == "/terminal" and self.pinging:
             return
-        if cannot_start(route, status, body) or 400 <= status < 500 or (status == 500 and _ENDLESS.match(body)):
+        no_by_500 = status == 500 and (route in NO_BY_500 or _ENDLESS.match(body))
+        if no_by_500 or cannot_start(route, status, body) or 400 <= status < 500:
             self.noes.append(No(True, f"{route} was answered {status}: {body[:200]!r}"))
             return
         if status != 200:

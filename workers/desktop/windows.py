@@ -40,8 +40,9 @@ UNWANTED = re.compile(
 
 @dataclass(frozen=True)
 class Window:
-    """One line of `wmctrl -lx`: the window's class and its title."""
+    """One line of `wmctrl -lx`: the window's id, its class and its title."""
 
+    id: int
     kind: str
     title: str
 
@@ -54,11 +55,11 @@ class Expected:
     kind: str = ""
     titles: tuple[str, ...] = ()
 
-    def met(self, windows: list[Window]) -> bool:
-        """Whether one of `windows` is it."""
+    def among(self, windows: list[Window]) -> list[Window]:
+        """Those of `windows` that are it."""
         if self.kind:
-            return any(re.search(self.kind, window.kind.lower()) for window in windows)
-        return any(title in window.title.lower() for window in windows for title in self.titles)
+            return [window for window in windows if re.search(self.kind, window.kind.lower())]
+        return [window for window in windows if any(title in window.title.lower() for title in self.titles)]
 
 
 def parse_windows(text: str) -> list[Window]:
@@ -66,8 +67,8 @@ def parse_windows(text: str) -> list[Window]:
     windows = []
     for line in text.splitlines():
         parts = line.split(None, 4)
-        if len(parts) >= 4:
-            windows.append(Window(parts[2], parts[4] if len(parts) == 5 else ""))
+        if len(parts) >= 4 and parts[0].startswith("0x"):
+            windows.append(Window(int(parts[0], 16), parts[2], parts[4] if len(parts) == 5 else ""))
     return windows
 
 

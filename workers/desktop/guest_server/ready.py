@@ -13,11 +13,14 @@ from Xlib.ext import damage
 
 from .clock import now
 from .windows import open_windows
+from .work import Work
 
 CELL = 64
 """Pixels of the squares in which repeated drawing is counted."""
 POLL_S = 0.02
 TITLES_S = 0.05
+WORK_SHARE = 0.5
+"""Share of the cap in which a program at work is waited for as if it drew: one may be at work for ever."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +113,13 @@ class Watch:
             self._display.next_event()
 
     def settle(self) -> Settled:
-        """Wait until nothing has been drawn for `quiet` seconds from now on, or the cap has passed."""
+        """Wait until nothing has been drawn for `quiet` seconds from now on and no program of a window is at work, or until the
+        cap has passed.
+        """
         wanted = self._wanted
         self._read()
-        began = self._drawn = now()
+        began = worked = self._drawn = now()
+        work = Work(self._display)
         title = re.compile(wanted.title) if wanted.title else None
         matched, looked = title is None, 0.0
         while True:
@@ -122,7 +128,9 @@ class Watch:
                 looked = at
                 if any(title.search(window.title) for window in open_windows(self._display)):
                     matched, self._drawn = True, at
-            quiet = matched and at - self._drawn >= wanted.quiet
+            if at - began < WORK_SHARE * wanted.cap and work.goes_on():
+                worked = at
+            quiet = matched and at - max(self._drawn, worked) >= wanted.quiet
             if quiet or at - began >= wanted.cap:
                 break
             select.select([self._display.fileno()], [], [], POLL_S)

@@ -28,13 +28,14 @@ SYSTEM = (
 """What only root can change. A change there is told, not undone."""
 OUTSIDE = ("/var/tmp", "/var/lib/legato", "/var/log/legato", "/var/cache")
 """What is left out of SYSTEM: restored, our own, or nobody's."""
-READ_ONCE = (".config/openbox", ".config/tint2", ".config/gtk-3.0", ".config/gtk-4.0", ".themes", ".gtkrc-2.0", ".Xauthority")
-"""Files of the session's own programs, which live through a reset with what they have read."""
+READ_ONCE = (".config/openbox", ".config/tint2", ".themes", ".Xauthority")
+"""Files of the session's own programs, which live through a reset with what they have read. None of them uses GTK, whose
+settings a file dialog writes."""
 TOLD = 20
 """Names that are told of each kind of what is left."""
 LAYOUT_S = 10.0
-SETTLE_S = 0.25
-"""Seconds that window manager and X server get to follow."""
+SETTLE_S = 2.0
+"""Seconds that window manager and X server get to follow, on a busy machine too: a revert takes longer."""
 
 
 class NoBaseline(Exception):
@@ -99,9 +100,7 @@ class Resetter:
             lap("processes")
             changed = baseline.home.restore()
             lap("home")
-            for path in sorted(names(TMP) - baseline.temporary):
-                with suppress(OSError):
-                    remove(path)
+            _clear(baseline)
             lap("temporary")
             display = connect(self._user.env["DISPLAY"])
             try:
@@ -112,7 +111,10 @@ class Resetter:
                 display.close()
             lap("x")
             # One that was between fork and exec when the others were ended cannot be seen then; it can now.
-            ended += end_strangers(baseline.processes, self._spared())
+            if late := end_strangers(baseline.processes, self._spared()):
+                ended += late
+                changed += baseline.home.restore()
+                _clear(baseline)
             left = self._left(baseline)
             if reread := [path for path in changed if path.startswith(READ_ONCE)]:
                 left["session_files"] = reread
@@ -155,6 +157,13 @@ class Resetter:
             return read_state(display)
         finally:
             display.close()
+
+
+def _clear(baseline: Baseline) -> None:
+    """Remove what is new in the temporary folders; what cannot be removed is found by the check."""
+    for path in sorted(names(TMP) - baseline.temporary):
+        with suppress(OSError):
+            remove(path)
 
 
 def told(left: dict[str, list[str]]) -> dict[str, list[str]]:

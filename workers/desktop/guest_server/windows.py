@@ -20,6 +20,8 @@ from .run import launch, run
 OPEN_S = 120.0
 """Seconds that an opened file's window is waited for; OSWorld's server waits 30 minutes, and its client with it."""
 LOOK_S = 0.1
+OPENER = ("env", "BROWSER=false", "xdg-open")
+"""A file of a type that no program opens would else go to the browser, whose window never has its name."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Windows:
         if not there and not program:
             return failed(f"File not found or not in PATH: {asked}", 404)
         try:
-            opener = launch(self._user, ["xdg-open", path] if there else [str(program)], shell=False)
+            opener = launch(self._user, [*OPENER, path] if there else [str(program)], shell=False)
         except OSError as error:
             return failed(f"Failed to open {asked}: {error}")
         wanted = title_pattern(os.path.basename(path))

@@ -19,7 +19,11 @@ LOCKS = {X.LockMask: 0xFFE5, X.Mod2Mask: 0xFF7F}
 BUTTONS = {1: X.Button1Mask, 2: X.Button2Mask, 3: X.Button3Mask, 4: X.Button4Mask, 5: X.Button5Mask}
 PLACES = ("_NET_CURRENT_DESKTOP", "_NET_NUMBER_OF_DESKTOPS", "_NET_SHOWING_DESKTOP")
 """What the window manager is asked to set back; its other `_NET_…` follow from the windows."""
-OTHERS = ("_NET_", "AT_SPI_BUS", "GDK_VISUALS")
+ACCESSIBILITY = "AT_SPI_BUS"
+"""Names the bus of accessibility, which is started when a program asks for it and ends with the task. Where it still names
+the old one, no program finds the next.
+"""
+OTHERS = ("_NET_", ACCESSIBILITY, "GDK_VISUALS")
 """Properties that programs of the session itself set as they need them."""
 LEAKED = 16
 """Clients more than in the baseline that are still no leak."""
@@ -149,6 +153,7 @@ def put_back(display: Any, wanted: XState, background: int) -> None:
 
 def _put_properties_back(display: Any, root: Any, now: XState, wanted: XState) -> None:
     kept = {name: (kind, size, data) for name, kind, size, data in wanted.properties}
+    root.delete_property(display.intern_atom(ACCESSIBILITY))
     for name, _, _, data in now.properties:
         if name == "_XROOTPMAP_ID" and name not in kept and len(data) >= 4:
             # a wallpaper outlives the program that drew it
