@@ -97,6 +97,7 @@ class DirectPolicy:
     def call(
         self,
         call: CallId,
+        policy: int,
         messages: list[str],
         params: dict[str, Any],
         deadline_s: float | None,
@@ -140,5 +141,5 @@ def play(run: RunFile, task: TaskSpec, key: RolloutKey, chat: Chat) -> Course:
     )
     desk = Desk(desktop, settings.desktop.screen_size)
     clock.now = 0.0  # the desktop booted
-    draft = Try(run, assignment, 0, desk, "course", agent, policy, NoSink(), link, clock).run()  # type: ignore[arg-type]
+    draft = Try(settings, assignment, 0, desk, "course", agent, policy, NoSink(), link, clock).run()  # type: ignore[arg-type]
     return Course(draft, clock.now, link.checks, policy.calls)
