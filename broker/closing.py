@@ -55,7 +55,9 @@ class Closing:
             return
         log.info("%s is %s", run_id, run.state)
         self.closed.add(run_id)
-        self.told.forget(run_id)
+        if run.state == "finished":
+            # One that stopped may be resumed, and is then what it was.
+            self.told.forget(run_id)
         self._sum_up(folder)
         self._forget_old()
 

@@ -66,9 +66,10 @@ class Core:
         self.policies.begin(run.run_id, PolicyName(model=policy.model, version=policy.version))
 
     def forget(self, run_id: str) -> None:
-        """A run that is over may go."""
-        self.runs.pop(run_id, None)
-        self.policies.end(run_id)
+        """A run that is over may go. One that stopped keeps its policies: it may be resumed."""
+        run = self.runs.pop(run_id, None)
+        if run is None or run.state == "finished":
+            self.policies.end(run_id)
 
     def live(self) -> list[Run]:
         """The runs that are not over, in the order in which they get desktops: by priority, then as they came."""

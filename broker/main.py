@@ -36,7 +36,9 @@ def make_core(root: ServiceDir, service: ServiceFile, told: Told, restarted: boo
         if run.run_id in told.stopping:
             run.stop(told.stopping[run.run_id], now)
     for run_id in [run_id for run_id in core.policies.names if run_id not in core.runs]:
-        core.policies.end(run_id)
+        end = root.run(run_id, service).load_end()
+        if end is None or end["state"] == "finished":
+            core.policies.end(run_id)
     return core
 
 

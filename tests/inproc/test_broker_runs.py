@@ -16,6 +16,8 @@ from legato_rl.rundir import RunDir
 from legato_rl.wire import (
     CancelAsk,
     Feed,
+    PauseAsk,
+    PolicyAsk,
     StatusAsk,
     StopAsk,
 )
@@ -166,3 +168,18 @@ def test_errors_are_tried_again_where_that_is_asked(one: Service) -> None:
     row = FeedRow(n=1, key=key, outcome=Outcome.EVALUATOR_FAILED, status=Status.ERROR, reward=None, error_kind="env")
     one.core.feed(Feed(run="r", rows=[row], last=1), 0.0)
     assert run.groups.groups["b"].attempts[0].key == key.next_try()
+
+
+def test_a_run_that_stopped_is_resumed_with_the_policy_in_force(one: Service) -> None:
+    """Also by a later broker: other weights than before are behind the server, and its tries must say so."""
+    one.submit(name="r")
+    one.ask(StopAsk(id="s", reason="enough"))
+    one.core.tick(100_000.0)
+    RunDir(one.root / "runs" / "r").write_end("stopped", "enough", "now")
+    one.ask(PauseAsk(id="p"))
+    one.proxy("paused")
+    one.ask(PolicyAsk(id="v", version="v2"))
+    after = one.again()
+    assert "r" not in after.core.runs
+    after.submit(id_="again", name="r", resume=True)
+    assert after.ask(StatusAsk(id="x", run="r")).version == "v2"
