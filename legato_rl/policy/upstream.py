@@ -22,6 +22,10 @@ from legato_rl.policy.verdicts import ABORTED, Action, Break, Verdict, judge, ju
 HEALTH_S = 5.0
 """Seconds that /health has to answer, when a call's own failure raises the question."""
 
+SHORTEST_KEY = 8
+"""Signs of a key that is looked for in what a policy says: EMPTY is one that many servers are given."""
+QUOTED = Verdict(Action.FAIL, "key_quoted", "the server's answer quotes the key that it was called with: it cannot be stored")
+
 
 class UpstreamError(Exception):
     """A call without a completion; `verdict` says what to do."""
@@ -60,11 +64,14 @@ class Upstream:
         """
         answer = self.post(body, timeout_s, session_id, token)
         try:
-            return parse_completion(answer)
+            completion = parse_completion(answer)
         except Aborted:
             raise UpstreamError(ABORTED) from None
         except PolicyError as error:
             raise UpstreamError(Verdict(Action.FAIL, error.type, self.safe_words(error, answer))) from None
+        if self._is_quoted(completion):
+            raise UpstreamError(QUOTED)
+        return completion
 
     def post(self, body: bytes | Pieces, timeout_s: float, session_id: str, token: Hashable = None) -> bytes:
         """As `post_chat`, but the 200 body as it came."""
@@ -136,6 +143,13 @@ class Upstream:
                 words = str(told)
         # An answer may also hold the key escaped, and only the words of it hold it plainly.
         return words.replace(self._key, "[key]") if self._key else words
+
+    def _is_quoted(self, completion: Completion) -> bool:
+        """Whether a good answer holds the key, which its row would then keep. A short one is a word like any other."""
+        if self._key is None or len(self._key) < SHORTEST_KEY:
+            return False
+        texts = (completion.content, completion.reasoning, completion.finish_reason, completion.server_version)
+        return any(self._key in text for text in (*texts, "".join(completion.tokens or ())) if text)
 
     def clean(self, answer: bytes) -> bytes:
         """An answer's bytes without the key, taken out before anything is cut from them."""
