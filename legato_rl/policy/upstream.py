@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -92,7 +93,7 @@ class Upstream:
         """
         try:
             status, answer = self._line.call("GET", self._url(path), self._headers, None, timeout_s, None)
-            return status, answer if status == 200 else self.clean(answer)
+            return status, self.plain(answer) if status == 200 else self.clean(answer)
         except LineBroken as error:
             raise self._failed(self._judge_break(error)) from None
 
@@ -150,6 +151,14 @@ class Upstream:
             return False
         texts = (completion.content, completion.reasoning, completion.finish_reason, completion.server_version)
         return any(self._key in text for text in (*texts, "".join(completion.tokens or ())) if text)
+
+    def plain(self, answer: bytes) -> bytes:
+        """A good body without the key, however that is escaped: what the pre-flight finds at the server is written down."""
+        if self._key is None or len(self._key) < SHORTEST_KEY:
+            return answer
+        with suppress(ValueError, RecursionError):
+            answer = json.dumps(json.loads(answer)).encode()
+        return self.clean(answer)
 
     def clean(self, answer: bytes) -> bytes:
         """An answer's bytes without the key, taken out before anything is cut from them."""
