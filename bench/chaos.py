@@ -18,7 +18,7 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,14 +61,17 @@ def one(seed: int, service_share: float) -> Result:
     return Result(seed, round(seconds, 1), round(bout.gone_s, 1), found, bout.findings.words, dict(bout.told), folder)
 
 
-def results(seeds: range, jobs: int, service_share: float) -> Iterator[Result]:
-    """Of all seeds, as they come."""
-    if jobs == 1:
-        yield from (one(seed, service_share) for seed in seeds)
-        return
+def results(seeds: range, jobs: int, service_share: float, minutes: float) -> Iterator[Result]:
+    """Of all seeds, or of those that can be begun in the time, as they come."""
+    give_up, left, running = SYSTEM_CLOCK.monotonic() + 60.0 * minutes, list(reversed(seeds)), set[Future[Result]]()
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(one, seed, service_share) for seed in seeds]):
-            yield future.result()
+        while left or running:
+            while left and len(running) < jobs:
+                running.add(pool.submit(one, left.pop(), service_share))
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            if SYSTEM_CLOCK.monotonic() > give_up:
+                left.clear()
+            yield from (future.result() for future in ended)
 
 
 def report(result: Result) -> None:
@@ -95,7 +98,7 @@ def summary(seed: int, all_: list[Result]) -> dict[str, Any]:
         "found": dict(found),
         "kills": {name.removeprefix("kill "): count for name, count in sorted(told.items()) if name.startswith("kill ")},
         "done": {name: count for name, count in sorted(told.items()) if " " in name and not name.startswith("kill ")},
-        "rows": {"all": sum(outcomes.values()) - outcomes.get("resampled", 0) - outcomes.get("outages", 0), **outcomes},
+        "rows": {"all": sum(outcomes.values()) - outcomes.get("resampled", 0), **outcomes},
         "longest_after_command_s": max((result.gone_s for result in all_), default=0.0),
         "longest_run_s": max((result.seconds for result in all_), default=0.0),
     }
@@ -108,9 +111,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="of the first run; the others follow")
     parser.add_argument("--jobs", type=int, default=2, metavar="J", help="runs at once")
     parser.add_argument("--service", type=float, default=0.0, metavar="SHARE", help="share of runs that are two of a service")
+    parser.add_argument("--minutes", type=float, default=float("inf"), metavar="M", help="begin no run after that")
     options = parser.parse_args()
     all_ = []
-    for result in results(range(options.seed, options.seed + options.runs), options.jobs, options.service):
+    for result in results(range(options.seed, options.seed + options.runs), options.jobs, options.service, options.minutes):
         report(result)
         all_.append(result)
     print(json.dumps(summary(options.seed, all_), indent=1))

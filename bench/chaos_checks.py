@@ -66,6 +66,9 @@ def check_folder(folder: Path, server: FakePolicyConfig, findings: Findings) -> 
     try:
         for fault in examine(folder).faults:
             findings.found("untrue", f"{fault.where}: {fault.code}: {fault.message}")
+    except LegatoError as error:
+        findings.found("untrue", str(error))
+    try:
         file, tasks = run.load_run(), {task.group_id: task for task in run.load_tasks()}
     except LegatoError as error:
         findings.found("untrue", str(error))

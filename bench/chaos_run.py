@@ -141,7 +141,7 @@ class Bout:
         service = ServiceDir(self.root / "d")
         folders = [service.runs / name for name in OF_SERVICE]
         for _ in range(MOST_COMMANDS):
-            command = self._start("serve", "--dir", service.root, *self._place())
+            command = self._start("serve", "--dir", service.root, *self._place(), "--seed", self.plan.seed)
             code = self._watch(command, service.root, folders)
             if code == ExitCode.DONE:
                 return folders
@@ -207,7 +207,7 @@ class Bout:
 
     def _hit(self, command: psutil.Popen, due: Blow | Outage) -> None:
         if isinstance(due, Outage):
-            self.told["outages"] += 1
+            self.told["server outages"] += 1
             self._server.die(SYSTEM_CLOCK.monotonic() + due.down_s)
             return
         with suppress(psutil.NoSuchProcess):

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from courses import Course  # bench/ is on the path of its own scripts
 
 from legato_rl.broker.core import Core
+from legato_rl.broker.run import Run
 from legato_rl.broker.sink.index import Index
-from legato_rl.records import Draft, Outcome, PolicyStamp, RolloutKey
+from legato_rl.records import Draft, Outcome, PolicyStamp, RolloutKey, dump
 from legato_rl.rundir import RunFile, TaskSpec
-from legato_rl.wire import Beat, Feed, Holding, Order
+from legato_rl.wire import Beat, Feed, Holding, Order, PolicyName
 
 CourseOf = Callable[[RolloutKey], Course]
 
@@ -64,7 +65,10 @@ class Simulation:
 
     def __post_init__(self) -> None:
         settings = self.run.settings
-        self._core = Core(self.run.run_id, settings, self.tasks, restarted=False, now=0.0)
+        policy = PolicyName(model=settings.policy.model, version=settings.policy.version)
+        self._core = Core(settings.desktops, settings.boots_at_once, policy, once=True, restarted=False, now=0.0)
+        self._decided = Run(self.run.run_id, settings, self.tasks)
+        self._core.begin(self._decided)
         self._index = Index(self.run.run_id, settings.closing, settings.env_retries)
         self._desks = {f"d{i}": Desk(f"d{i}") for i in range(len(self.ready_at))}
         self._plans: list[tuple[float, str, int]] = []
@@ -73,7 +77,7 @@ class Simulation:
         """Seconds from the first assignment to the last stored row."""
         for desk, at in zip(self._desks.values(), self.ready_at, strict=True):
             heapq.heappush(self._plans, (at, desk.name, desk.version))
-        while self._plans and self._core.state == "running":
+        while self._plans and self._decided.state == "running":
             now, name, version = heapq.heappop(self._plans)
             desk = self._desks[name]
             if version != desk.version:
@@ -81,13 +85,13 @@ class Simulation:
             desk.up = True
             if desk.ends_as is not None:
                 self._store(desk, desk.ends_as, now)
-            self._core.feed(Feed(rows=[], last=self._index.last), now)  # the sink is never silent
+            self._core.feed(Feed(run=self.run.run_id, rows=[], last=self._index.last), now)  # the sink is never silent
             for other in self._desks.values():
                 if other.up and other.key is None:
                     self._obey(other, self._core.beat(other.beat(), now), now)
-        if self._core.state != "finished" or self.first_assigned is None:
-            raise SystemExit(f"the simulated run is {self._core.state} with nothing left to happen")
-        self.statuses = dict(self._core.rows)
+        if self._decided.state != "finished" or self.first_assigned is None:
+            raise SystemExit(f"the simulated run is {self._decided.state} with nothing left to happen")
+        self.statuses = dict(self._decided.rows)
         return self.last_stored - self.first_assigned
 
     def _obey(self, desk: Desk, order: Order, now: float) -> None:
@@ -114,12 +118,12 @@ class Simulation:
         desk.stored, desk.key, desk.ends_as = desk.key, None, None
         drafts = [draft]
         while drafts:
-            row = self._index.add(self._index.settle(drafts.pop(0)))
+            row = self._index.add(dump(self._index.settle(drafts.pop(0))))
             self.last_stored = now
-            for order in self._core.feed(Feed(rows=[row], last=row.n), now):
+            for order in self._core.feed(Feed(run=self.run.run_id, rows=[row], last=row.n), now):
                 self._obey(self._desks[order.boot], order, now)
             if not drafts:
-                drafts = [_draft(key, outcome) for key, outcome in self._core.groups.owed()]
+                drafts = [_draft(key, outcome) for key, outcome in self._core.owed(now)]
 
 
 def _draft(key: RolloutKey, outcome: Outcome) -> Draft:

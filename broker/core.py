@@ -98,12 +98,13 @@ class Core:
         if holds is None and worker.expected is not None:
             run = self.runs.get(worker.expected.run)
             if run is None or run.state != "running":
-                if run is not None:
-                    run.groups.drop(worker.expected)
+                self._take_back(worker.expected)
                 self.roster.expect(worker, None)
-        elif holds is not None and worker.expected is None:
+        elif holds is not None and holds != worker.expected:
             run = self.runs.get(holds.run)
             if run is not None and run.groups.adopt(holds):
+                # After a restart of this side it may have been given another one, by a beat of before it held this.
+                self._take_back(worker.expected)
                 self.roster.expect(worker, holds)
         self._assign(worker, now)
         return self.order(worker, now)
@@ -217,6 +218,12 @@ class Core:
 
     def _out(self) -> int:
         return sum(worker.out is not None and not self.parked(worker.name) for worker in self.roster.workers.values())
+
+    def _take_back(self, key: RolloutKey | None) -> None:
+        """Nobody works on `key`: it waits again."""
+        run = self.runs.get(key.run) if key is not None else None
+        if run is not None and key is not None:
+            run.groups.drop(key)
 
     def _lose(self, key: RolloutKey) -> None:
         run = self.runs.get(key.run)

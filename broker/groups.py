@@ -174,12 +174,16 @@ class Groups:
         return attempt is not None and attempt.apply(Event.WORKER_LOST) and attempt.state is State.LOST
 
     def drop(self, key: RolloutKey) -> None:
-        """The worker that held `key` let go of it without a row: first in its group's queue again."""
+        """The worker that held `key` let go of it without a row: first in its group's queue again, unless that is closed."""
         attempt = self.attempt(key)
         if attempt is not None and attempt.apply(Event.DROPPED):
-            self.groups[key.group].queue.appendleft(key.attempt)
+            group = self.groups[key.group]
+            group.queue.appendleft(key.attempt)
             if attempt.cancelled:
                 self.cancel(key.group, key.attempt)
+            elif group.closed:
+                attempt.apply(Event.GROUP_CLOSED)
+                group.queue.remove(key.attempt)
 
     def cancel(self, group_id: str, number: int) -> None:
         """End an attempt for good: one that waits is skipped, one that runs is to stop (`stop_of`), one that ended stands."""

@@ -25,7 +25,7 @@ from legato_rl import parts, records
 from legato_rl.broker import groups
 from legato_rl.broker.proxy import calls
 from legato_rl.cli.main import COMMANDS, legato_rl
-from legato_rl.frames import MAX_BODY, WIRE_VERSION, Message, Part, encode
+from legato_rl.frames import MAX_BODY, MOST_IN_LIST, MOST_IN_MAP, MOST_ITEMS, WIRE_VERSION, Message, Part, encode
 from legato_rl.wire import control, orders, policy, refused, rows
 
 DOCS = Path(__file__).resolve().parent
@@ -82,6 +82,7 @@ def protocol() -> str:
     intro = INTRO.format(
         version=WIRE_VERSION.decode(),
         max_body=f"{MAX_BODY // 2**20} MiB",
+        bounds=f"over {MOST_IN_LIST:,} values in a list, {MOST_IN_MAP:,} fields in a map, or {MOST_ITEMS:,} values in all",
         example=example,
         frames="\n".join(line for name, frame in frames for line in _hex(name, frame)),
         script=(DOCS / "examples" / "ask_status.py").read_text(encoding="utf-8"),

@@ -18,7 +18,7 @@ A message is three frames, and one more for each blob (an image or a chat messag
 |---|---|
 | version | `{version}` |
 | kind | the message's name, as below |
-| body | a msgpack map of its fields, {max_body} at most; unknown and missing fields are refused |
+| body | a msgpack map of its fields, {max_body} at most; unknown and missing fields are refused; so are {bounds} |
 | blob … | raw bytes, in the order in which the body names them |
 
 `{example!r}` is, in hex:

@@ -15,6 +15,7 @@ import zmq
 from zmq.utils import z85
 
 from legato_rl.errors import ConfigError
+from legato_rl.faults import Faults
 from legato_rl.rundir import write_file
 
 log = logging.getLogger("legato_rl")
@@ -85,6 +86,7 @@ class Gate:
     def __init__(self, context: Context, folder: Path) -> None:
         self._clients = folder / CLIENTS
         self._closing = False
+        self._refused = Faults()
         self._socket: zmq.Socket[bytes] = context.socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.bind(HANDLER)
@@ -106,8 +108,10 @@ class Gate:
         """`[version, request id, domain, address, identity, mechanism, key]` to `[version, id, code, text, user, metadata]`."""
         version, request_id, _, address, _, mechanism, *credentials = request
         known = mechanism == b"CURVE" and z85.encode(b"".join(credentials)) in self._allowed()
-        if not known:
-            log.warning("a client at %s was refused: its key is not in %s", address.decode(errors="replace"), self._clients)
+        where = address.decode(errors="replace")
+        if not known and (count := self._refused.note(where)):
+            # A client that is refused comes again and again by itself.
+            log.warning("a client at %s was refused (the %d. time): its key is not in %s", where, count, self._clients)
         code, text = (b"200", b"OK") if known else (b"400", b"unknown key")
         return [version, request_id, code, text, b"", b""]
 

@@ -106,6 +106,8 @@ class World:
         self.desktops, self.holding, self.boots = 3, False, 0
         self.sinks: dict[str, PaperSink] = {}
         self.workers = {f"worker-00{n}": self._process(f"worker-00{n}") for n in range(4)}
+        self.heard: dict[str, list[str]] = {}
+        """The boots of each worker, in the order in which the present broker heard them."""
         self.beats: list[Beat] = []
         self.orders: list[Order] = []
         self.feeds: list[Feed] = []
@@ -146,8 +148,19 @@ class World:
     def hear(self, place: int = 0) -> None:
         """A beat reaches the broker, whose answer may take its time or be lost."""
         if self.beats:
+            beat = self.beats.pop(place)
+            known = self.core.roster.workers.get(beat.worker)
+            replaced = self.heard.get(beat.worker, []).count(beat.boot) and self.heard[beat.worker][-1] != beat.boot
+            before = known.expected if known else None
             with self.checked():
-                self._reply(self.core.beat(self.beats.pop(place), self.now))
+                order = self.core.beat(beat, self.now)
+            if replaced:
+                assert (order.leave, order.assign) == (True, None), "a process that was replaced has no say"
+                assert self.core.roster.workers[beat.worker].expected == before
+            else:
+                self.heard.setdefault(beat.worker, []).append(beat.boot)
+                self.check_order(beat, order)
+            self._reply(order)
 
     def _reply(self, *orders: Order) -> None:
         for order in orders:
@@ -198,16 +211,17 @@ class World:
         self.workers[worker.name] = self._process(worker.name)
 
     def restart(self) -> None:
-        """The broker's process is replaced; beats and rows that were under way to the old one may be lost."""
+        """The broker's process is replaced; what the sink told the old one is lost."""
         self.feeds.clear()
+        self.heard.clear()
         self.core = self._core(restarted=True)
 
     def steer(self) -> None:
         """A trainer pauses or resumes, parks or unparks, or cancels an attempt."""
-        choice = self.rng.randrange(3)
-        if choice == 0:
-            self.holding = self.core.holding = not self.holding
-        elif choice == 1:
+        choice = self.rng.randrange(5)
+        if choice < 3:
+            self.holding = self.core.holding = choice == 0 and not self.holding
+        elif choice == 3:
             self.desktops = self.core.desktops = self.rng.randint(1, 4)
         elif self.sinks:
             sink = self.rng.choice(list(self.sinks.values()))
@@ -254,6 +268,22 @@ class World:
             higher = [other for other in self.core.live() if other.priority > run.priority and other.may_hand_out(self.now)]
             assert not [other for other in higher for group in other.groups.groups.values() if group.queue]
         self.check()
+
+    def check_order(self, beat: Beat, order: Order) -> None:
+        """What a worker that holds something is told: to go on where it can, and to stop where it should."""
+        run = self.core.runs.get(beat.holds.key.run) if beat.holds else None
+        if beat.holds is None or run is None or run.state != "running" or not run.loaded:
+            return
+        key = beat.holds.key
+        attempt, mine = run.groups.attempt(key), self.core.roster.workers[beat.worker].expected == key
+        elsewhere = attempt is not None and attempt.state is State.HELD and not mine
+        if order.drop:
+            assert not mine
+            assert attempt is None or elsewhere or attempt.state in (State.LOST, State.ENDED), "what could go on goes on"
+        elif run.groups.is_closed(key.group):
+            assert order.stop == "group_closed"
+        else:
+            assert order.stop == ("asked" if (key.group, key.attempt) in self.sinks[key.run].cancelled else None)
 
     def check(self) -> None:
         """How everything stands."""

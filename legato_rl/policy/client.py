@@ -48,7 +48,7 @@ class PolicyClient:
         """What the server answers, not judged yet. PolicyError where there is none, or no chat completion in it."""
         body = self.ask(messages, **fields)
         try:
-            return read_answer(body)
+            return read_answer(self._upstream.plain(body))
         except PolicyError as error:
             raise PolicyError(error.type, self._upstream.safe_words(error, body)) from None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -21,6 +22,10 @@ from legato_rl.policy.verdicts import ABORTED, Action, Break, Verdict, judge, ju
 
 HEALTH_S = 5.0
 """Seconds that /health has to answer, when a call's own failure raises the question."""
+
+SHORTEST_KEY = 8
+"""Signs of a key that is looked for in what a policy says: EMPTY is one that many servers are given."""
+QUOTED = Verdict(Action.FAIL, "key_quoted", "the server's answer quotes the key that it was called with: it cannot be stored")
 
 
 class UpstreamError(Exception):
@@ -60,11 +65,14 @@ class Upstream:
         """
         answer = self.post(body, timeout_s, session_id, token)
         try:
-            return parse_completion(answer)
+            completion = parse_completion(answer)
         except Aborted:
             raise UpstreamError(ABORTED) from None
         except PolicyError as error:
             raise UpstreamError(Verdict(Action.FAIL, error.type, self.safe_words(error, answer))) from None
+        if self._is_quoted(completion):
+            raise UpstreamError(QUOTED)
+        return completion
 
     def post(self, body: bytes | Pieces, timeout_s: float, session_id: str, token: Hashable = None) -> bytes:
         """As `post_chat`, but the 200 body as it came."""
@@ -85,7 +93,7 @@ class Upstream:
         """
         try:
             status, answer = self._line.call("GET", self._url(path), self._headers, None, timeout_s, None)
-            return status, answer if status == 200 else self.clean(answer)
+            return status, self.plain(answer) if status == 200 else self.clean(answer)
         except LineBroken as error:
             raise self._failed(self._judge_break(error)) from None
 
@@ -136,6 +144,21 @@ class Upstream:
                 words = str(told)
         # An answer may also hold the key escaped, and only the words of it hold it plainly.
         return words.replace(self._key, "[key]") if self._key else words
+
+    def _is_quoted(self, completion: Completion) -> bool:
+        """Whether a good answer holds the key, which its row would then keep. A short one is a word like any other."""
+        if self._key is None or len(self._key) < SHORTEST_KEY:
+            return False
+        texts = (completion.content, completion.reasoning, completion.finish_reason, completion.server_version)
+        return any(self._key in text for text in (*texts, "".join(completion.tokens or ())) if text)
+
+    def plain(self, answer: bytes) -> bytes:
+        """A good body without the key, however that is escaped: what the pre-flight finds at the server is written down."""
+        if self._key is None or len(self._key) < SHORTEST_KEY:
+            return answer
+        with suppress(ValueError, RecursionError):
+            answer = json.dumps(json.loads(answer)).encode()
+        return self.clean(answer)
 
     def clean(self, answer: bytes) -> bytes:
         """An answer's bytes without the key, taken out before anything is cut from them."""

@@ -100,3 +100,34 @@ def test_a_pre_flight_and_a_probe_tell_no_key(habit: Habit) -> None:
         report = probe(policy)
     assert PIECE not in str(refused.value)
     assert PIECE not in report.model_dump_json()
+
+
+@pytest.mark.parametrize("where", ["content", "finish_reason"])
+def test_a_good_answer_that_quotes_the_key_fails(where: str) -> None:
+    """A row would keep it for good: the policy's own words are stored as they are."""
+    good = quoting("finish_reason", f"stop {KEY}" if where == "finish_reason" else "stop")
+    if where == "content":
+        good["choices"][0]["message"]["content"] = f"I was called with {KEY}."
+    assert "quotes the key" in told(200, good)
+
+
+def test_a_key_of_a_few_signs_may_be_said() -> None:
+    """Many servers are given EMPTY, and a policy may say that word."""
+    good = quoting("finish_reason", "stop")
+    good["choices"][0]["message"]["content"] = "The list is EMPTY."
+    with BadServer([answer(200, good)], HEALTHY) as server:
+        calls = Upstream(PolicyConfig(server.url, "m", api_key="EMPTY"))
+        assert calls.post_chat(b"{}", 8.0, "s").content == "The list is EMPTY."
+
+
+def test_what_a_pre_flight_finds_holds_no_key() -> None:
+    """It goes into run.json: the engine, as it owns its models, and its weights' version; also where the key is escaped."""
+    good = quoting("finish_reason", "stop") | {"metadata": {"weight_version": f"w-{KEY}"}}
+    models = json.dumps({"data": [{"id": "m", "owned_by": f"by {KEY}"}]}).replace("very", "v\\u0065ry").encode()
+    gets = {"/v1/models": answer(200, models), "/version": answer(200, {"version": KEY})}
+    with BadServer([answer(200, good)], gets=gets) as server:
+        policy = PolicyConfig(server.url, "m", api_key=KEY)
+        found = preflight(policy)
+        report = probe(policy)
+    assert (found["engine"], found["weight_version"]) == ("by [key]", "w-[key]")
+    assert PIECE not in repr(found) + report.model_dump_json()

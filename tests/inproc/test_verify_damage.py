@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from true_folder import make_eventful, make_spotless
-from verify_damages import CASES, KEY, SPOTLESS, Damage
+from true_folder import G0, make_eventful, make_spotless
+from verify_damages import CASES, KEY, SPOTLESS, Damage, row
 
 from legato_rl.rundir import RunDir
 from legato_rl.verify import CODES, verify
@@ -47,6 +47,13 @@ def test_what_nothing_can_have_left_is_found(
 ) -> None:
     """One damage to a run in which every try was graded and stored."""
     check(folders["spotless"], tmp_path / "run", damage, found)
+
+
+def test_a_status_that_has_no_reward_hides_no_other_fault(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Groups cannot be made of such a row; what can be said of it, and of the others, is said all the same."""
+    error = {"kind": "env", "phase": "act", "type": "t", "message": "m"}
+    damage = row(G0, lambda value: value.update(outcome="desktop_failed", reward=None, error=error))
+    check(folders["eventful"], tmp_path / "run", damage, {"row-status": "rollouts.jsonl:*"})
 
 
 def test_every_code_is_found_by_some_damage() -> None:

@@ -13,12 +13,12 @@ from random import Random
 import psutil
 import pytest
 import zmq
-from hostile import Frames, bombs, messages
+from hostile import PATHS, Frames, bombs, messages
 from whole_runs import PATIENCE_S, Cli, check_accounts, inline_task
 from whole_services import serving, until
 from wire_examples import CALL
 
-from legato_rl import ControlClient
+from legato_rl import ControlClient, ControlError
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.curve import guard_client, write_keys
 from legato_rl.endpoints import address
@@ -162,6 +162,7 @@ def test_a_flood_takes_nothing_down(tmp_path: Path) -> None:
         run_a_batch(root, client, RUN)
         outside = {path for path in tmp_path.rglob("*") if root not in path.parents}
         before = processes(cli)
+        submit_paths(client)
         frames = {name: messages(SEED + n, RUN, DIFFERENT) for n, name in enumerate(ECHOES)}
         with attackers(root) as sockets:
             for name in ECHOES:
@@ -180,6 +181,21 @@ def test_a_flood_takes_nothing_down(tmp_path: Path) -> None:
         run_a_batch(root, client, "after")
         assert {path for path in tmp_path.rglob("*") if root not in path.parents} == outside
         assert {path.name for path in ServiceDir(root).runs.iterdir()} == {RUN, "after"}
+
+
+def submit_paths(client: ControlClient) -> None:
+    """Paths in the place of names, by a trainer that is let in: each is refused."""
+    for path in PATHS:
+        with pytest.raises(ControlError):
+            client.submit([inline_task("a")], {}, path)
+        with pytest.raises(ControlError):
+            client.resume_run(path)
+        with pytest.raises(ControlError):
+            client.submit([inline_task("a", group_id=path)], {}, "paths")
+        with pytest.raises(ControlError):
+            client.submit([{"task_id": path, "domain": path}], {}, "paths")
+        with pytest.raises(ControlError):
+            client.submit([inline_task("a")], {"desktop": {"osworld_path": path}}, "paths")
 
 
 def run_a_batch(root: Path, client: ControlClient, name: str) -> None:

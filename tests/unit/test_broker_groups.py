@@ -202,3 +202,16 @@ def test_rows_of_nobody_raise() -> None:
         with pytest.raises(UnknownTransition):
             groups.stored(key, Outcome.GRADED, Status.OK)
     assert groups.groups["a"].graded == 0
+
+
+def test_what_is_let_go_of_in_a_closed_group_is_not_begun_again() -> None:
+    """It owes a row like one that never started."""
+    groups = Groups("r", 1, 1)
+    groups.add("a", 2)
+    closing, other = groups.take(), groups.take()
+    assert closing is not None
+    assert other is not None
+    groups.stored(closing, Outcome.GRADED, Status.OK)
+    groups.drop(other)
+    assert groups.take() is None
+    assert groups.owed() == [(other, Outcome.NOT_STARTED)]

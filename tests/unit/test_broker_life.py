@@ -157,3 +157,18 @@ def test_a_worker_whose_desktop_is_out_is_told_to_leave() -> None:
     assert (order.leave, order.drop) == (False, True), "its row is the broker's to write"
     order = core.beat(beat("w1"), 0.0)
     assert (order.leave, order.assign) == (True, None)
+
+
+def test_what_a_worker_holds_goes_before_what_it_was_given_by_an_older_beat() -> None:
+    """A restarted broker heard it idle first, and has work for it: its try goes on, and the other one waits again."""
+    core = make_core(restarted=True)
+    feed(core)
+    core.beat(beat(), RECONCILE_S - 1)
+    (order,) = feed(core, now=RECONCILE_S)
+    assert order.assign is not None
+    assert order.assign.key == key(0)
+    order = core.beat(beat(ready=False, holds=holding(key(1))), RECONCILE_S)
+    assert (order.held, order.drop) == (key(1), False)
+    assigned = core.beat(beat("w1"), RECONCILE_S).assign
+    assert assigned is not None
+    assert assigned.key == key(0)
