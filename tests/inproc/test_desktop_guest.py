@@ -17,7 +17,7 @@ from legato_rl.workers.desktop.guest import Guest as Client
 from legato_rl.workers.desktop.guest import Ran
 from legato_rl.workers.desktop.picture import Frame
 from legato_rl.workers.desktop.ready import Readiness, writes_late
-from legato_rl.workers.desktop.sense import StockSense
+from legato_rl.workers.desktop.sense import OwnSense, StockSense
 from legato_rl.workers.desktop.settle import settle_by_looking
 
 
@@ -52,7 +52,7 @@ def test_the_guests_own_word(answer: Answer, ran: Ran | None) -> None:
         (FAULTS["half"], "answer_lost"),
         (FAULTS["drop"], "answer_lost"),
         (hang, "guest_timeout"),
-        (lambda: as_json({"status": "error", "message": "Command 'x' timed out after 120 seconds"}, 500), "guest_error"),
+        (lambda: as_json({"status": "error", "message": "the prepared interpreter timed out"}, 500), "guest_error"),
         (lambda: as_json([1]), "bad_body"),
         (lambda: as_json({"status": "success"}), "bad_body"),
         (lambda: as_json({"error": "what?"}, 400), "guest_refused"),
@@ -62,9 +62,36 @@ def test_no_answer(habit: Callable[[], Answer], type_: str) -> None:
     """Sent once, a failure of a type that says what was wrong."""
     with Guest(habits={"/execute": [habit]}) as guest:
         with pytest.raises(DesktopFailure) as failure:
-            client(guest).execute(["x"], 0.2)
+            client(guest).execute(["x"], 0.2 if habit is hang else 20.0)
         assert len(guest.asked) == 1
     assert failure.value.type == type_
+
+
+ENDLESS = "Command '['python', '-c', 'input()']' timed out after 120 seconds"
+"""The words of both servers for a command that they gave up."""
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["stock", "own"])
+@pytest.mark.parametrize("fixed", [None, 3.0])
+def test_an_action_that_does_not_end(own: bool, fixed: float | None) -> None:
+    """The policy's own doing: a result with `timeout`'s exit code, and the desktop goes on."""
+    said = as_json({"status": "error", "message": ENDLESS}, 500)
+    with Guest(habits={"/legato/act": [lambda: said], "/execute": [lambda: said]}) as guest:
+        waits, clock = readiness(guest, fixed)
+        asked = client(guest)
+        sense = OwnSense(asked) if own else StockSense(asked, SIZE, clock)
+        answer, _, ready = Readiness(asked, sense, SIZE, clock, fixed).act("input()")
+    assert answer == Ran(124, "", ENDLESS, ended=False)
+    assert ready.state == ("fixed" if fixed else "capped")
+
+
+def test_a_probe_that_does_not_end() -> None:
+    """It is no action: a desktop that cannot echo in time is broken."""
+    said = as_json({"status": "error", "message": ENDLESS}, 500)
+    with Guest(habits={"/execute": [lambda: said]}) as guest:
+        with pytest.raises(DesktopFailure) as failure:
+            client(guest).probe()
+    assert failure.value.type == "guest_probe"
 
 
 def test_nobody_there() -> None:

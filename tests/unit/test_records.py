@@ -80,7 +80,7 @@ def test_a_stored_row_has_the_fields_of_the_format() -> None:
     assert set(one["response"]) == {"content", "reasoning", "token_ids", "logprobs", "tokens", "finish_reason"}
     assert set(one["model"]) == {
         *("seconds", "queued_s", "attempts", "prompt_tokens", "completion_tokens", "cached_tokens"),
-        *("version", "server_version"),
+        *("version", "server_version", "resampled"),
     }
     assert set(one["actions"][0]) == {"action", "rc", "stderr", "act_s", "wait_s", "ready_s", "ready", "obs_s"}
 
