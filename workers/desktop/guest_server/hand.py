@@ -23,7 +23,7 @@ from typing import Any
 from .clock import now, sleep
 
 LINE = 1 << 24
-"""Bytes of the longest command."""
+"""Bytes of a command that are read at once."""
 
 
 def prepare() -> Any:
@@ -100,10 +100,12 @@ def serve(line: socket.socket) -> None:
     line.sendall(b"ready\n")
     while True:
         data, fds, _, _ = socket.recv_fds(line, LINE, 2)
-        while data and not data.endswith(b"\n"):
-            data += line.recv(LINE)
-        if not data:
+        parts = [data]
+        while parts[-1] and not parts[-1].endswith(b"\n"):
+            parts.append(line.recv(LINE))
+        if not parts[-1]:
             return
+        data = b"".join(parts)
         pid = os.fork()
         if pid == 0:
             line.close()

@@ -46,13 +46,21 @@ class Hands:
         with self._lock, Captures() as captures:
             line = self._ready()
             try:
-                socket.send_fds(line, [json.dumps({"code": code}).encode() + b"\n"], [captures.out, captures.err])
+                line.settimeout(START_S)
+                data = json.dumps({"code": code}).encode() + b"\n"
+                # A long message goes in parts, the descriptors with the first.
+                line.sendall(data[socket.send_fds(line, [data], [captures.out, captures.err]) :])
                 return captures.ended(self._wait(line, code, timeout))
             except (ConnectionError, EOFError):
                 return captures.ended(self._drop())
             except BaseException:
                 self._drop()
                 raise
+
+    def close(self) -> None:
+        """Give the hand up."""
+        with self._lock:
+            self._drop()
 
     def _ready(self) -> socket.socket:
         if self._process is not None and self._process.poll() is not None:
