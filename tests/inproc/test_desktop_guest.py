@@ -77,8 +77,7 @@ def test_an_action_that_does_not_end(own: bool, fixed: float | None) -> None:
     """The policy's own doing: a result with `timeout`'s exit code, and the desktop goes on."""
     said = as_json({"status": "error", "message": ENDLESS}, 500)
     with Guest(habits={"/legato/act": [lambda: said], "/execute": [lambda: said]}) as guest:
-        waits, clock = readiness(guest, fixed)
-        asked = client(guest)
+        asked, clock = client(guest), DrivenClock()
         sense = OwnSense(asked) if own else StockSense(asked, SIZE, clock)
         answer, _, ready = Readiness(asked, sense, SIZE, clock, fixed).act("input()")
     assert answer == Ran(124, "", ENDLESS, ended=False)

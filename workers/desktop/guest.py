@@ -27,6 +27,8 @@ SCREENSHOT_TRIES = 3
 """A picture may be asked for again: that changes nothing in the guest."""
 NOT_STARTED = 127
 """The exit code that stands for a command that the guest could not start, as a shell has it."""
+TIMED_OUT = 124
+"""The exit code that stands for a command that the guest gave up, as `timeout` has it."""
 
 _TYPES = {
     Break.REFUSED: "guest_unreachable",
@@ -38,6 +40,9 @@ _TYPES = {
 _COMMAND_NO = re.compile(r"\[Errno (?:2|7|8|13|20)\]|'utf-8' codec can't decode")
 """No such file, too long, no program, not allowed, no folder: Python's words for a command that cannot be started; and for
 one whose output is no text."""
+_GIVEN_UP = re.compile(r" timed out after [\d.]+ seconds\Z")
+RUNS = ("/execute", "/legato/act")
+"""How the routes end that run a command until it ends."""
 _FILE_NO = re.compile(r".*\[Errno (?:13|20|21|36|40)\]")
 """Not allowed, no folder, a folder, too long a name, links in a circle: there is no such file to be read."""
 
@@ -49,6 +54,8 @@ class Ran:
     rc: int
     stdout: str
     stderr: str
+    ended: bool = True
+    """False where the guest gave it up: it did not end in the seconds that the guest allows."""
 
 
 class Guest:
@@ -80,8 +87,7 @@ class Guest:
             raise DesktopFailure(_TYPES[broken.broken], f"{method} {route}: {broken}") from None
         finally:
             self._line.close()
-        refused = cannot_start(route, status, answer)
-        if status >= 500 and not refused:
+        if status >= 500 and not cannot_start(route, status, answer) and not did_not_end(route, status, answer):
             raise DesktopFailure("guest_error", f"{method} {route} was answered {status}: {answer[:200]!r}")
         return status, answer
 
@@ -93,7 +99,7 @@ class Guest:
         return read_json(route, answer)
 
     def execute(self, command: list[str] | str, seconds: float = EXECUTE_S, *, shell: bool = False) -> Ran:
-        """Run a command in the guest, sent once. A command that it cannot start has the exit code 127.
+        """Run a command in the guest, sent once. One that it cannot start has the exit code 127, one that it gave up 124.
 
         DesktopFailure where the answer is lost: the command may have run.
         """
@@ -137,11 +143,23 @@ class Guest:
 
 def ran(status: int, answer: bytes) -> Ran:
     """An answer of /execute. DesktopFailure where it is none that the route gives."""
-    if cannot_start("/execute", status, answer):
-        return Ran(NOT_STARTED, "", str(json.loads(answer)["message"]))
+    return _ran("/execute", status, answer)[0]
+
+
+def acted(status: int, answer: bytes) -> tuple[Ran, dict[str, Any]]:
+    """An answer of our server's /legato/act: what the action did, and what else is said; nothing where it was given up."""
+    return _ran("/legato/act", status, answer)
+
+
+def _ran(route: str, status: int, answer: bytes) -> tuple[Ran, dict[str, Any]]:
+    if did_not_end(route, status, answer):
+        return Ran(TIMED_OUT, "", str(json.loads(answer)["message"]), ended=False), {}
+    if cannot_start(route, status, answer):
+        return Ran(NOT_STARTED, "", str(json.loads(answer)["message"])), {}
     if status != 200:
-        raise DesktopFailure("guest_refused", f"/execute was answered {status}: {answer[:200]!r}")
-    return read_ran(read_json("/execute", answer))
+        raise DesktopFailure("guest_refused", f"{route} was answered {status}: {answer[:200]!r}")
+    said = read_json(route, answer)
+    return read_ran(said), said
 
 
 def read_ran(said: dict[str, Any]) -> Ran:
@@ -158,17 +176,25 @@ def cannot_start(route: str, status: int, answer: bytes) -> bool:
     OSWorld's server has no other status for that. The policy may have removed the file, or put a folder in its place: it
     is a "no", not a broken desktop.
     """
-    if status != 500:
-        return False
-    try:
-        said = json.loads(answer)
-    except ValueError:
-        return False
-    if not isinstance(said, dict):
-        return False
+    said = _told(status, answer)
     if route == "/file":
         return bool(_FILE_NO.match(str(said.get("error"))))
     return route.endswith(("/execute", "/launch")) and bool(_COMMAND_NO.match(str(said.get("message"))))
+
+
+def did_not_end(route: str, status: int, answer: bytes) -> bool:
+    """Whether a 500 is the guest's word that a command did not end in time: the policy may have written it so."""
+    message = str(_told(status, answer).get("message"))
+    return route.endswith(RUNS) and message.startswith("Command ") and bool(_GIVEN_UP.search(message))
+
+
+def _told(status: int, answer: bytes) -> dict[str, Any]:
+    """The object in the body of a 500; empty where there is none."""
+    try:
+        said = json.loads(answer) if status == 500 else {}
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def read_json(route: str, answer: bytes) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from legato_rl.clock import Clock
 from legato_rl.desktop import DesktopFailure
-from legato_rl.workers.desktop.guest import Guest, Ran, read_ran
+from legato_rl.workers.desktop.guest import Guest, Ran, acted
 from legato_rl.workers.desktop.settle import Settled, settle_by_looking
 
 ACT_S = 120.0
@@ -34,7 +34,10 @@ class Sense(Protocol):
     """One guest's ways."""
 
     def act(self, code: str, wait: Wait | None) -> tuple[Ran, float, Settled | None]:
-        """Run `code` once, then wait for the screen: what came of it, its seconds alone, how the wait ended."""
+        """Run `code` once, then wait for the screen: what came of it, its seconds alone, how the wait ended.
+
+        Code that does not end is a result as well: the guest kills it after ACT_S, and the screen is not waited for.
+        """
 
     def settle(self, wait: Wait) -> Settled:
         """Wait for the screen."""
@@ -51,6 +54,8 @@ class StockSense:
         start = self._clock.monotonic()
         answer = self._guest.execute(["python", "-c", code], ACT_S + MARGIN_S)
         seconds = self._clock.monotonic() - start
+        if wait and not answer.ended:
+            return answer, seconds, Settled(False, 0.0, None)
         return answer, seconds, self.settle(wait) if wait else None
 
     def settle(self, wait: Wait) -> Settled:
@@ -69,10 +74,12 @@ class OwnSense:
         asked: dict[str, object] = {"code": code, "timeout": ACT_S}
         if wait:
             asked["ready"] = {"quiet": wait.quiet_s, "cap": wait.cap_s}
-        said = self._guest.json("POST", "/legato/act", ACT_S + MARGIN_S + (wait.cap_s if wait else 0.0), asked)
+        limit = ACT_S + MARGIN_S + (wait.cap_s if wait else 0.0)
+        answer, said = acted(*self._guest.call("POST", "/legato/act", limit, asked))
+        if not answer.ended:
+            return answer, ACT_S, Settled(False, 0.0, None) if wait else None
         try:
-            settled = _settled(said["ready"]) if wait else None
-            return read_ran(said), float(said["seconds"]), settled
+            return answer, float(said["seconds"]), _settled(said["ready"]) if wait else None
         except (KeyError, TypeError, ValueError) as error:
             raise DesktopFailure("bad_body", f"/legato/act was answered {str(said)[:200]}: {error!r}") from None
 

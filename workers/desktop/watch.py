@@ -18,13 +18,12 @@ import requests
 from requests.adapters import HTTPAdapter
 
 from legato_rl.desktop import DesktopFailure
-from legato_rl.workers.desktop.guest import cannot_start, ran, read_json
+from legato_rl.workers.desktop.guest import RUNS, cannot_start, did_not_end, ran, read_json
 
 CALL_S = 60.0
 ROUTE_S = {"/setup/upload": 600.0, "/setup/open_file": 180.0, "/accessibility": 120.0, "/end_recording": 120.0}
 """Seconds that OSWorld's own calls may take. It gives many of them no limit."""
 EXECUTE_S = 150.0
-RUNS = ("/execute", "/setup/execute")
 JSON_ROUTES = frozenset(
     {"/terminal", "/accessibility", "/screen_size", "/window_size", "/desktop_path", "/list_directory", "/run_python"}
 )
@@ -32,8 +31,6 @@ NO_BY_500 = frozenset({"/window_size", "/wallpaper"})
 """Routes at which OSWorld's server breaks where there is no such window, or the picture is no file any more: the policy may
 have closed the one and deleted the other. That the guest itself is well is what the probe after the verdict is for."""
 _PAGE = re.compile(rb"\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)
-_ENDLESS = re.compile(rb'\s*\{.*"message"\s*:\s*"Command .* timed out after \d+ seconds"', re.DOTALL)
-"""The guest's word that a task's command did not end: it may be a script that the policy wrote."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -118,8 +115,10 @@ class Watch:
         status, body = response.status_code, response.content
         if route == "/terminal" and self.pinging:
             return
-        no_by_500 = status == 500 and (route in NO_BY_500 or _ENDLESS.match(body))
-        if no_by_500 or cannot_start(route, status, body) or 400 <= status < 500:
+        no_by_500 = status == 500 and route in NO_BY_500
+        # A command that does not end may be a script that the policy wrote.
+        refused = cannot_start(route, status, body) or did_not_end(route, status, body)
+        if no_by_500 or refused or 400 <= status < 500:
             self.noes.append(No(True, f"{route} was answered {status}: {body[:200]!r}"))
             return
         if status != 200:
