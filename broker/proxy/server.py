@@ -18,6 +18,7 @@ from legato_rl.config import PolicyConfig
 from legato_rl.errors import ConfigError
 from legato_rl.faults import Faults
 from legato_rl.frames import MOST_IDENT, MOST_REASON
+from legato_rl.parts import PauseMode
 from legato_rl.policy.verdicts import Action, Verdict
 from legato_rl.role import Quit
 from legato_rl.service import ServiceFile, origin
@@ -140,8 +141,7 @@ class ProxyServer:
             case Received(peer=b"", message=ProxyOrder() as order):
                 return self._take_order(order, now)
             case Unfinished():
-                self._finish_order()
-                return []
+                return self._finish_order(now)
             case Received(message=Refused() as refused):
                 if count := self.faults.note("Refused"):
                     log.error("a %s was refused: %s (the %d. refusal)", refused.about, refused.reason, count)
@@ -162,11 +162,16 @@ class ProxyServer:
         self._order = order
         inflight = self._inflight(order.max_inflight)
         self._pool.grow(inflight)
-        return self._core.obey(order.policies, inflight, order.pause, now)
+        # Until calls go to its server none leaves: the old one would answer it under the new one's version.
+        held: PauseMode | None = "wait" if self._moves(order) else None
+        return self._core.obey(order.policies, inflight, order.pause or held, now)
+
+    def _moves(self, order: ProxyOrder) -> bool:
+        return order.url not in ("", self._url)
 
     def _fault_of(self, order: ProxyOrder) -> str:
         """Why an order cannot be obeyed; empty where it can."""
-        if order.url in ("", self._url):
+        if not self._moves(order):
             return ""
         try:
             found = origin(PolicyConfig(order.url, "any").url)
@@ -174,25 +179,26 @@ class ProxyServer:
             return str(error)
         if found not in self._service.origins:
             return f"url is of {found}: this service may only call {', '.join(self._service.origins)}"
-        if order.pause is None and self._order is not None:
-            return f"url is {order.url}: it can only change while calls are paused, so pause first"
         return ""
 
-    def _finish_order(self) -> None:
+    def _finish_order(self, now: float) -> list[Order]:
         """Change the server, where that is ordered, once nothing is in the air; only then is the order carried out."""
-        order = self._order
+        order, orders = self._order, list[Order]()
         if order is None:
-            return
-        if order.url not in ("", self._url):
+            return orders
+        if self._moves(order):
             if self._core.admission.slots:
-                return
-            pool = self._open_pool(order.url, self._inflight(order.max_inflight), self._bell)
+                return orders
+            inflight = self._inflight(order.max_inflight)
+            pool = self._open_pool(order.url, inflight, self._bell)
             self._pool.close()
             self._core.move()
             self._pool, self._url, self._with_ids = pool, order.url, True
             self._ids_refused.clear()
             log.info("calls go to %s from now on", order.url)
+            orders = self._core.obey(order.policies, inflight, order.pause, now)
         self._done = order.number
+        return orders
 
     def _inflight(self, asked: int | None) -> int:
         """Attempts in the air at most: a desktop has one call at a time, so more would never be used."""

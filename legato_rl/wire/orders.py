@@ -72,8 +72,9 @@ class ProxyOrder(Message):
     """broker -> proxy: how calls are to be made; the answer to a ProxyBeat, also sent early. Idempotent.
 
     `number` counts the orders that differ. `policies` names every run's; a call of a run that is not there waits. `pause`
-    admits nothing: `abort` also ends what is in the air, to be asked again for free. `url` is the server's; it changes only
-    while paused, and never to an origin that the proxy's own configuration does not allow. `leave`: exit.
+    admits nothing: `abort` also ends what is in the air, to be asked again for free. `url` is the server's: where it differs,
+    nothing is admitted before all is still and calls go there; an order that names an origin which the proxy's own
+    configuration does not allow is refused whole. `leave`: exit.
     """
 
     boot: str

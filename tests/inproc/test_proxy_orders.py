@@ -121,29 +121,42 @@ def other() -> Iterator[ModelServer]:
     server.stop()
 
 
-def test_calls_go_to_another_server_once_all_is_still(other: ModelServer) -> None:
-    """Only while paused, and only when the last attempt at the old one has ended; the key goes along."""
-    with scene(ModelServer(), origins=(origin(other.url),)) as here:
+@pytest.mark.parametrize("pause", ["wait", None])
+def test_calls_go_to_another_server_once_all_is_still(other: ModelServer, pause: str | None) -> None:
+    """Nothing more leaves, paused or not, before the last attempt at the old one has ended; the key goes along."""
+    with scene(ModelServer(), origins=(origin(other.url),), max_inflight=1) as here:
         worker, behind = here.worker(), here.worker()
         here.server.hold()
         worker.ask()
         here.server.wait_request()
         behind.ask(rollout="r:g:1:0")
-        here.server.wait_request()
-        here.broker.push(url=other.url)
-        here.beat(lambda beat: "pause first" in beat.message)
-        number = here.broker.push(url=other.url, pause="wait")
+        behind.hear(CallPending)
+        here.broker.policies = [run_policy("r", ("m", "v8"))]
+        number = here.broker.push(url=other.url, pause=pause, max_inflight=1)
         beat = here.beat(lambda beat: beat.state == "paused")
         assert (beat.order < number, beat.message) == (True, "")
         here.server.let_go()
-        worker.hear(CallReply)
-        behind.hear(CallReply)
+        assert worker.hear(CallReply).model.version == "v7"
         here.beat(lambda beat: beat.order == number)
+        assert pause is None or other.bodies == []
         here.broker.order(url=other.url)
-        worker.ask(step=1, digest="e")
-        worker.hear(CallReply)
-        assert (len(here.server.bodies), len(other.bodies)) == (2, 1)
+        assert behind.hear(CallReply).model.version == "v8"
+        assert (len(here.server.bodies), len(other.bodies)) == (1, 1)
         assert other.headers[0]["Authorization"] == here.server.headers[0]["Authorization"]
+
+
+def test_no_call_of_the_new_policy_goes_to_the_old_server(other: ModelServer) -> None:
+    """A call waits for its run; the order that names the run names another server too, and is not paused."""
+    server = ModelServer()
+    with proxy_before(server.url, origins=(origin(other.url),), first={"policies": []}) as here:
+        worker = here.worker()
+        worker.ask()
+        assert worker.hear(CallPending).state == "queued"
+        here.broker.policies = [run_policy("r", ("m", "v8"))]
+        here.broker.order(url=other.url)
+        assert worker.hear(CallReply).model.version == "v8"
+        assert (len(server.bodies), len(other.bodies)) == (0, 1)
+    server.stop()
 
 
 def test_a_proxy_that_has_just_started_takes_the_server_that_was_changed_to(other: ModelServer) -> None:
