@@ -72,8 +72,13 @@ class Outage:
         """Whether the server is down, or does nothing but put calls off, and was waited for long enough."""
         if self.paused:
             return False
-        full = self._full_since is not None and self._full_at - self._full_since >= max(self.server_wait, FULL_LEAST_S)
-        return full or (self.down and self.down_s(now) >= self.server_wait)
+        return self._full(now) or (self.down and self.down_s(now) >= self.server_wait)
+
+    def _full(self, now: float) -> bool:
+        """Whether it still puts every call off, after a long time of that. Of one that nobody asks nothing is known."""
+        if self._full_since is None or now - self._full_at > FULL_GAP_S:
+            return False
+        return self._full_at - self._full_since >= max(self.server_wait, FULL_LEAST_S)
 
     def departure(self, now: float) -> None:
         """The first attempt left after a time with none in the air: silence counts from here."""

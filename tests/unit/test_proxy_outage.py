@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
 from proxy_on_paper import call_id, harness
 
-from legato_rl.broker.proxy.outage import FIRST_PAUSE_S, FULL_LEAST_S, LONGEST_PAUSE_S, LOOK_S, Outage
+from legato_rl.broker.proxy.outage import FIRST_PAUSE_S, FULL_GAP_S, FULL_LEAST_S, LONGEST_PAUSE_S, LOOK_S, Outage
 from legato_rl.policy.verdicts import Action, Verdict
 
 
@@ -209,6 +211,20 @@ def test_a_full_server_is_not_blamed_for_the_time_in_which_nobody_asked() -> Non
     server.put_off("queue full", 0.0)
     server.put_off("queue full", 3600.0)
     assert not server.gave_up(3600.0)
+
+
+@given(st.lists(st.integers(0, int(FULL_GAP_S)), min_size=1, max_size=60), st.integers(0, 10 * int(FULL_GAP_S)))
+def test_a_full_server_that_nobody_calls_any_more_gets_another_chance(gaps: list[int], idle: int) -> None:
+    """Its runs were stopped, so nothing is put off and nothing answered: it is not held against the next run for ever."""
+    server, now = Outage(server_wait=10), 0.0
+    for gap in gaps:
+        now += gap
+        server.put_off("queue full", now)
+    given_up = server.gave_up(now)
+    assert given_up == (now - gaps[0] >= FULL_LEAST_S)
+    assert server.gave_up(now + idle) == (given_up and idle <= FULL_GAP_S)
+    server.put_off("queue full", now + FULL_GAP_S + 1.0)
+    assert not server.gave_up(now + FULL_GAP_S + 1.0)
 
 
 def test_a_full_queue_is_no_outage() -> None:
