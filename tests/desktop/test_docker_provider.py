@@ -71,8 +71,13 @@ def test_osworld_alone(tagged: None, disk: Path, tmp_path: Path, monkeypatch: py
     try:
         seen = env.reset(task_config=task)
         assert seen["screenshot"].startswith(b"\x89PNG")
-        env.step("pyautogui.typewrite('plain words\\n')", pause=0.5)
-        env.step("pyautogui.hotkey('ctrl', 's')", pause=0.5)
+        # OSWorld waits for nothing but time, and a window has a title before it takes keys.
+        guest = Guest(env.vm_ip, int(env.server_port), SYSTEM_CLOCK)
+        until(guest, "wmctrl -l | grep -q Mousepad")
+        env.step("WAIT", pause=5)
+        env.step("pyautogui.typewrite('plain words\\n')", pause=5)
+        env.step("pyautogui.hotkey('ctrl', 's')", pause=1)
+        until(guest, f"grep -q plain {NOTE}")
         assert env.evaluate() == 1
         was = env.provider.container.id
         env.reset(task_config=task)
@@ -80,6 +85,14 @@ def test_osworld_alone(tagged: None, disk: Path, tmp_path: Path, monkeypatch: py
         assert env.evaluate() == 0
     finally:
         env.close()
+
+
+def until(guest: Guest, command: str) -> None:
+    """Return when this succeeds in the guest."""
+    deadline = SYSTEM_CLOCK.monotonic() + PATIENCE_S
+    while guest.execute(command, shell=True).rc != 0:
+        assert SYSTEM_CLOCK.monotonic() < deadline, command
+        SYSTEM_CLOCK.sleep(0.2)
 
 
 def test_a_rollout_and_a_revert(engine: Any, desktop: OSWorldDesktop) -> None:
@@ -110,10 +123,7 @@ def test_a_request_in_flight_across_a_revert(desktop: OSWorldDesktop) -> None:
     other = Guest(env.vm_ip, int(env.server_port), SYSTEM_CLOCK)
     with ThreadPoolExecutor(1) as pool:
         acting = pool.submit(desktop.act, f"import time; open('/tmp/begun', 'w'); time.sleep(100); open({NOTE!r}, 'w')")
-        deadline = SYSTEM_CLOCK.monotonic() + PATIENCE_S
-        while other.execute(["test", "-e", "/tmp/begun"]).rc != 0:
-            assert SYSTEM_CLOCK.monotonic() < deadline
-            SYSTEM_CLOCK.sleep(0.1)
+        until(other, "test -e /tmp/begun")
         env.provider.revert_to_snapshot(env.path_to_vm, env.snapshot_name)
         with pytest.raises(DesktopFailure) as failure:
             acting.result(PATIENCE_S)
