@@ -100,9 +100,9 @@ def test_desktop_of_the_same_name_replaces_the_old_one(engine: Any, desktop_imag
 
 def test_reap_takes_what_the_dead_left_and_nothing_else(engine: Any, desktop_image: str) -> None:
     """By label and owner: not the living's, not another run's, not a stranger's of the same name."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        dead = labels(f"{RUN}-dead", process.pid) if process.poll() is None else {}
-    assert dead
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        dead = labels(f"{RUN}-dead", process.pid)
+        process.communicate(b"\n")
     bare = {"command": ["true"], "entrypoint": []}
     made = {
         "dead": engine.containers.create(desktop_image, name=f"legato-rl-{RUN}-dead", labels=dead, volumes=["/v"], **bare),

@@ -47,17 +47,17 @@ def test_a_program_that_thinks_before_it_draws(site: Site) -> None:
     """The screen is quiet for longer than is waited for, and is not taken for settled."""
     start(site, 2.0)
     assert colour(site) == (0, 255, 0)
-    said = site.post("/legato/act", code=PREFIX + "pyautogui.press('a')", ready={"quiet": 0.3, "cap": 20}).json()
+    said = site.post("/legato/act", code=PREFIX + "pyautogui.press('a')", ready={"quiet": 0.3, "cap": 60}).json()
     assert colour(site) == (255, 0, 0)
     assert said["ready"]["ready"]
-    assert said["ready"]["seconds"] >= 2.0
+    assert said["ready"]["seconds"] >= 1.0
     site.reset()
 
 
 def test_a_program_that_always_thinks(site: Site) -> None:
     """It holds a wait up for half of its cap."""
-    start(site, 30.0)
-    said = site.post("/legato/act", code=PREFIX + "pyautogui.press('a')", ready={"quiet": 0.3, "cap": 4}).json()["ready"]
+    start(site, 300.0)
+    said = site.post("/legato/act", code=PREFIX + "pyautogui.press('a')", ready={"quiet": 0.3, "cap": 20}).json()["ready"]
     assert said["ready"]
-    assert 2.0 <= said["seconds"] < 4.0
+    assert 10 <= said["seconds"] < 20
     site.reset()

@@ -40,7 +40,7 @@ MESSES = {
     "full trash": "for i in 1 2 3; do echo $i > ~/t$i; gio trash ~/t$i; done; test -e ~/.local/share/Trash/files/t3",
     "office profile": "sed -i 's/false/true/' ~/.config/libreoffice/4/user/registrymodifications.xcu",
     "temporary files": "mkdir -p /tmp/d/e /var/tmp/f; touch /tmp/d/e/g /dev/shm/h /run/user/1000/i",
-    "another X server's lock": "setsid Xvfb :7 >/dev/null 2>&1 & timeout 9 sh -c 'until [ -e /tmp/.X11-unix/X7 ]; do :; done'",
+    "another X server's lock": "setsid Xvfb :7 >/dev/null 2>&1 & timeout 55 sh -c 'until [ -e /tmp/.X11-unix/X7 ]; do :; done'",
     "clipboard": "printf secret | xclip -selection clipboard; printf more | xsel -ip; printf x | xclip -selection secondary",
     "cut buffer": "xprop -root -f CUT_BUFFER0 8s -set CUT_BUFFER0 old",
     "property": "xprop -root -f MY_MARK 32c -set MY_MARK 5",

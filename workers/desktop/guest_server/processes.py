@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from .clock import now, sleep
 
-END_S = 3.0
+END_S = 10.0
 """Seconds in which all that shall end must have ended; new ones made meanwhile are ended too."""
 CACHES = frozenset({"dconf-service", "gvfsd-metadata", "gconfd-2"})
 """Services that keep a copy of files in the home folder. One that outlives a restore drops the next task's writes where they

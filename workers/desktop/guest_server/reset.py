@@ -34,7 +34,7 @@ settings a file dialog writes."""
 TOLD = 20
 """Names that are told of each kind of what is left."""
 LAYOUT_S = 10.0
-SETTLE_S = 2.0
+SETTLE_S = 10.0
 """Seconds that window manager and X server get to follow, on a busy machine too: a revert takes longer."""
 
 
