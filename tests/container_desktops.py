@@ -18,7 +18,7 @@ from legato_rl.errors import ConfigError
 from legato_rl.workers.desktop.container import ContainerDesktop, Size, connect_engine, start_desktop
 from legato_rl.workers.desktop.image.build import DEBIAN, build
 
-ENGINE_START_S = 60.0
+ENGINE_START_S, ENGINE_END_S = 120.0, 60.0
 PREFIX = "import pyautogui; import time; pyautogui.FAILSAFE = False; "
 """What OSWorld's client puts before each action."""
 
@@ -79,7 +79,11 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield _answering(daemon, log)
     finally:
         daemon.terminate()
-        daemon.wait(30)
+        try:
+            daemon.wait(ENGINE_END_S)
+        except subprocess.TimeoutExpired:
+            # it lets go of every container first, which a busy disk may hold up; that is no test's fault
+            daemon.kill()
 
 
 def _answering(daemon: subprocess.Popen[bytes], log: Path) -> Any:
