@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from bad.guest import Answer, Guest, as_json, done
-from bad.policy_server import BadServer, answer
+from bad.policy_server import BadServer, Habit, answer, half_an_answer, hang_up
 from openpyxl import Workbook
 from scripted import desktop, task
 
@@ -168,13 +169,41 @@ def test_what_a_step_of_the_postconfig_wrote(tmp_path: Path) -> None:
     assert verdict(tmp_path, guest, one) == 0.0
 
 
-def test_a_gold_file_that_cannot_be_had(tmp_path: Path) -> None:
-    """Our side's failure: no verdict, and another try."""
-    with BadServer([], gets={"/gold.txt": answer(500, b"")}) as web:
+@pytest.mark.parametrize("fault", [answer(500, b""), answer(404, b""), half_an_answer, hang_up])
+def test_a_gold_file_that_cannot_be_had(tmp_path: Path, fault: Habit) -> None:
+    """Our side's failure, also in the middle of its body: no verdict, and another try."""
+    with BadServer([], gets={"/gold.txt": fault}) as web:
         cloud = {"type": "cloud_file", "path": web.url.replace("/v1", "/gold.txt"), "dest": "gold.txt"}
         one = task("compare_text_file", result={"type": "vm_file", "path": "/x", "dest": "x"}, expected=cloud)
         with pytest.raises(DesktopFailure) as failure:
             verdict(tmp_path, Guest(files={"/x": b"x"}), one)
+    assert failure.value.type == "download"
+
+
+@pytest.mark.parametrize("fault", [answer(500, b""), half_an_answer])
+def test_a_postconfig_that_downloads(tmp_path: Path, fault: Habit) -> None:
+    """The same before the verdict, where OSWorld raises it as a plain Exception."""
+    with BadServer([], gets={"/tool.py": fault}) as web:
+        files = [{"url": web.url.replace("/v1", "/tool.py"), "path": "/tool.py"}]
+        steps = [{"type": "download", "parameters": {"files": files}}]
+        with pytest.raises(DesktopFailure) as failure:
+            verdict(tmp_path, Guest(), task(result=COMMAND, expected=RULE, postconfig=steps))
+    assert failure.value.type == "download"
+
+
+@pytest.mark.parametrize("fault", [answer(429, b""), hang_up])
+def test_a_time_zone_that_nobody_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Habit) -> None:
+    """OSWorld asks a web site where this machine is, and would grade by UTC without its answer."""
+    rules = {"relativeTime": {"from": "tomorrow"}, "expected": {"time": "{DoW}"}}
+    one = task("check_direct_json_object", result=COMMAND, expected={"type": "rule_relativeTime", "rules": rules})
+    usual = requests.get
+    with BadServer([], gets={"/json/": fault}) as web:
+        there = web.url.replace("/v1", "/json/")
+        place = lambda url, **given: usual(url.replace("https://ipapi.co/json/", there), **given)  # noqa: E731
+        monkeypatch.setattr(requests, "get", place)
+        with pytest.raises(DesktopFailure) as failure:
+            verdict(tmp_path, Guest(), one)
+        assert [asked.path for asked in web.asked] == ["/json/"]
     assert failure.value.type == "download"
 
 

@@ -70,12 +70,13 @@ class _Judge:
 
     def _postconfig(self, usual: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:
         """The steps before the verdict. What the guest refuses of them is for the evaluator to judge."""
+        before = len(self._watch.outside)
         try:
             usual(*args, **kwargs)
         except DesktopFailure:
             raise
         except Exception as error:
-            self._raise_lost(error)
+            self._raise_lost(error, before)
             if not any(no.plain for no in self._watch.noes):
                 raise
         self._after_postconfig = len(self._watch.noes)
@@ -88,16 +89,20 @@ class _Judge:
         def guarded(env: Any, config: Any) -> Any:
             if first:
                 self._before[i] = len(self._watch.noes)
+            before = len(self._watch.outside)
             try:
                 value = getter(env, config)
             except DesktopFailure:
                 raise
             except Exception as error:
-                self._raise_lost(error)
+                self._raise_lost(error, before)
                 if self._lacks(i, kind, getter) or (first and isinstance(error, FileNotFoundError)):
                     return _LACKING
                 raise
             self._watch.check()
+            if not first and len(self._watch.outside) > before:
+                # OSWorld would go on with something else: with UTC where nobody tells it this machine's time zone.
+                raise DesktopFailure("download", self._watch.outside[-1])
             return value
 
         guarded.__module__ = getattr(getter, "__module__", "")
@@ -107,12 +112,13 @@ class _Judge:
         def guarded(*states: Any, **options: Any) -> Any:
             if any(isinstance(state, _Lacking) for state in states):
                 return 0.0
+            before = len(self._watch.outside)
             try:
                 verdict = metric(*states, **options)
             except DesktopFailure:
                 raise
             except Exception as error:
-                self._raise_lost(error)
+                self._raise_lost(error, before)
                 getters = self._env.result_getter
                 if self._lacks(i, kind, getters[i] if isinstance(getters, list) else getters):
                     return 0.0
@@ -124,10 +130,16 @@ class _Judge:
 
         return guarded
 
-    def _raise_lost(self, error: Exception) -> None:
+    def _raise_lost(self, error: Exception, before: int) -> None:
+        """Raise the DesktopFailure that `error` comes of, if any: a lost answer, or a download that failed after `before`."""
         self._watch.check()
-        if isinstance(error, requests.RequestException) and self._watch.outside:
-            raise DesktopFailure("download", self._watch.outside[-1]) from error
+        if len(self._watch.outside) == before:
+            return
+        cause: BaseException | None = error
+        while cause is not None:  # setup wraps what its steps raise
+            if isinstance(cause, requests.RequestException):
+                raise DesktopFailure("download", self._watch.outside[-1]) from error
+            cause = cause.__cause__ or cause.__context__
 
     def _lacks(self, i: int, kind: str | None, getter: Any) -> bool:
         """Whether the guest itself said that it has not what metric `i` asks for."""

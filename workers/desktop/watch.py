@@ -167,6 +167,16 @@ class Watch:
             self.outside.append(f"{request.method} {request.url} was answered {response.status_code}")
         # Older urllib3 takes half a body for a whole one, and the half file would be graded against.
         response.raw.enforce_content_length = True
+        usual_body = response.iter_content
+
+        def body(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            try:
+                yield from usual_body(*args, **kwargs)
+            except requests.RequestException as error:
+                self.outside.append(f"the body of {request.url}: {error}")
+                raise
+
+        response.iter_content = body  # type: ignore[method-assign]
         return response
 
 
