@@ -169,6 +169,50 @@ def test_what_a_step_of_the_postconfig_wrote(tmp_path: Path) -> None:
     assert verdict(tmp_path, guest, one) == 0.0
 
 
+def says(command: str, file: str) -> dict[str, Any]:
+    """A step whose output goes into a file of the rollout."""
+    return {"type": "execute", "parameters": {"command": ["answer", command], "stdout": file}}
+
+
+BROKEN = {"type": "rule", "rules": {}}
+"""The metric raises for want of a field, whatever it gets."""
+
+
+@pytest.mark.parametrize(
+    ("graded", "lacking"), [("first.txt", True), ("second.txt", False)], ids=["its own step", "another step"]
+)
+def test_whose_output_is_graded(tmp_path: Path, graded: str, lacking: bool) -> None:
+    """Only the step that wrote the graded file says by its exit code that there is nothing to grade."""
+    steps = [says("first", "first.txt"), says("second", "second.txt")]
+    result = {"type": "cache_file", "path": graded}
+    one = task("is_in_list", result=result, expected=BROKEN, postconfig=steps)
+    guest = Guest(commands={"answer first": done(rc=1), "answer second": done(output="yes\n")})
+    if lacking:
+        assert verdict(tmp_path, guest, one) == 0.0
+    else:
+        with pytest.raises(KeyError):
+            verdict(tmp_path, guest, one)
+
+
+def test_a_step_that_was_not_reached(tmp_path: Path) -> None:
+    """The guest refused the one before, so the file that would be graded was not written."""
+    steps = [{"type": "open", "parameters": {"path": f"{HOME}/gone.txt"}}, says("it", "said.txt")]
+    result = {"type": "cache_file", "path": "said.txt"}
+    one = task("is_in_list", result=result, expected=RULE, postconfig=steps)
+    assert verdict(tmp_path, Guest(), one) == 0.0
+
+
+def test_a_step_that_breaks_after_a_no(tmp_path: Path) -> None:
+    """An earlier step's "no" does not excuse it: the exception is its own."""
+    steps = [
+        {"type": "close_window", "parameters": {"window_name": "gone"}},
+        {"type": "download", "parameters": {"files": [{"url": "", "path": ""}]}},
+    ]
+    guest = Guest(habits={"/setup/close_window": [lambda: as_json({"error": "not found"}, 404)]})
+    with pytest.raises(Exception, match="Invalid URL"):
+        verdict(tmp_path, guest, task(result=COMMAND, expected=RULE, postconfig=steps))
+
+
 @pytest.mark.parametrize("fault", [answer(500, b""), answer(404, b""), half_an_answer, hang_up])
 def test_a_gold_file_that_cannot_be_had(tmp_path: Path, fault: Habit) -> None:
     """Our side's failure, also in the middle of its body: no verdict, and another try."""

@@ -7,7 +7,7 @@ its own and passes. DesktopEnv combines the metrics, so one that is 0 counts in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import requests
@@ -15,7 +15,7 @@ import requests
 from legato_rl.desktop import DesktopFailure
 from legato_rl.workers.desktop.env import programs
 from legato_rl.workers.desktop.guest import PROBE_S, Guest
-from legato_rl.workers.desktop.watch import Watch
+from legato_rl.workers.desktop.watch import No, Watch
 
 
 class _Lacking:
@@ -41,6 +41,26 @@ def evaluate(env: Any, guest: Guest, watch: Watch) -> Any:
     return verdict if verdict is None else float(verdict)
 
 
+class _Steps(list[dict[str, Any]]):
+    """The steps of a postconfig, which note by index how many noes there were when each began."""
+
+    def __init__(self, steps: Iterable[dict[str, Any]], noes: list[No]) -> None:
+        super().__init__(steps)
+        self._noes = noes
+        self.began: list[int] = []
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        self.began = []
+        for step in super().__iter__():
+            self.began.append(len(self._noes))
+            yield step
+
+    def noes_of(self, i: int) -> list[No]:
+        """What the guest refused of step `i`; of the last one that began where that was before."""
+        ends = [*self.began, len(self._noes)]
+        return self._noes[ends[min(i, len(self.began) - 1)] : ends[min(i, len(self.began) - 1) + 1]]
+
+
 class _Judge:
     """Stands around an env's getters and metrics for one evaluation."""
 
@@ -48,7 +68,9 @@ class _Judge:
         self._guest, self._watch, self._env = guest, watch, env
         self._before: list[int] = []
         """By metric: how many noes there were before its own getters asked."""
-        self._after_postconfig = 0
+        self._postconfig_noes: list[No] = []
+        self._noes_by_file: dict[str, list[No]] = {}
+        """By file into which a step of the postconfig writes: the noes of that step."""
 
     def guard(self) -> None:
         """Put guards around what `env.evaluate` will call."""
@@ -57,32 +79,36 @@ class _Judge:
         env.setup_controller.setup = lambda *args, **kwargs: self._postconfig(usual, *args, **kwargs)
         if not isinstance(env.metric, list):
             self._before = [0]
-            kind = env.evaluator.get("result", {}).get("type") if env.evaluator.get("result") else None
-            env.result_getter = self._getter(0, env.result_getter, kind, first=True)
-            env.expected_getter = self._getter(0, env.expected_getter, None)
-            env.metric = self._metric(0, env.metric, kind)
+            env.result_getter = self._getter(0, env.result_getter, first=True)
+            env.expected_getter = self._getter(0, env.expected_getter)
+            env.metric = self._metric(0, env.metric, env.evaluator.get("result") or {})
             return
         self._before = [0] * len(env.metric)
-        kinds = [(result or {}).get("type") for result in env.evaluator.get("result") or [{}] * len(env.metric)]
-        env.result_getter = [self._getter(i, g, kinds[i], first=True) for i, g in enumerate(env.result_getter)]
-        env.expected_getter = [self._getter(i, getter, None) for i, getter in enumerate(env.expected_getter)]
-        env.metric = [self._metric(i, metric, kinds[i]) for i, metric in enumerate(env.metric)]
+        results = env.evaluator.get("result") or [{}] * len(env.metric)
+        env.result_getter = [self._getter(i, getter, first=True) for i, getter in enumerate(env.result_getter)]
+        env.expected_getter = [self._getter(i, getter) for i, getter in enumerate(env.expected_getter)]
+        env.metric = [self._metric(i, metric, results[i] or {}) for i, metric in enumerate(env.metric)]
 
-    def _postconfig(self, usual: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:
+    def _postconfig(self, usual: Callable[..., bool], config: Any, *args: Any, **kwargs: Any) -> bool:
         """The steps before the verdict. What the guest refuses of them is for the evaluator to judge."""
-        before = len(self._watch.outside)
+        before, noes = len(self._watch.outside), self._watch.noes
+        steps = _Steps(config, noes)
         try:
-            usual(*args, **kwargs)
+            usual(steps, *args, **kwargs)
         except DesktopFailure:
             raise
         except Exception as error:
             self._raise_lost(error, before)
-            if not any(no.plain for no in self._watch.noes):
+            if not steps.began or not any(no.plain for no in steps.noes_of(len(steps))):
                 raise
-        self._after_postconfig = len(self._watch.noes)
+        self._postconfig_noes = list(noes)
+        for i, step in enumerate(config if steps.began else ()):
+            for output in ("stdout", "stderr"):
+                if file := step.get("parameters", {}).get(output):
+                    self._noes_by_file[file] = steps.noes_of(i)
         return True
 
-    def _getter(self, i: int, getter: Any, kind: str | None, *, first: bool = False) -> Any:
+    def _getter(self, i: int, getter: Any, *, first: bool = False) -> Any:
         if getter is None:
             return None
 
@@ -96,7 +122,7 @@ class _Judge:
                 raise
             except Exception as error:
                 self._raise_lost(error, before)
-                if self._lacks(i, kind, getter) or (first and isinstance(error, FileNotFoundError)):
+                if self._lacks(i, config, getter) or (first and isinstance(error, FileNotFoundError)):
                     return _LACKING
                 raise
             self._watch.check()
@@ -108,7 +134,7 @@ class _Judge:
         guarded.__module__ = getattr(getter, "__module__", "")
         return guarded
 
-    def _metric(self, i: int, metric: Any, kind: str | None) -> Any:
+    def _metric(self, i: int, metric: Any, result: dict[str, Any]) -> Any:
         def guarded(*states: Any, **options: Any) -> Any:
             if any(isinstance(state, _Lacking) for state in states):
                 return 0.0
@@ -120,11 +146,11 @@ class _Judge:
             except Exception as error:
                 self._raise_lost(error, before)
                 getters = self._env.result_getter
-                if self._lacks(i, kind, getters[i] if isinstance(getters, list) else getters):
+                if self._lacks(i, result, getters[i] if isinstance(getters, list) else getters):
                     return 0.0
                 raise
             self._watch.check()
-            if verdict is None and self._lacks(i, kind, None):
+            if verdict is None and self._lacks(i, result, None):
                 return 0.0
             return verdict
 
@@ -141,11 +167,14 @@ class _Judge:
                 raise DesktopFailure("download", self._watch.outside[-1]) from error
             cause = cause.__cause__ or cause.__context__
 
-    def _lacks(self, i: int, kind: str | None, getter: Any) -> bool:
-        """Whether the guest itself said that it has not what metric `i` asks for."""
-        own, postconfig = self._watch.noes[self._before[i] :], self._watch.noes[: self._after_postconfig]
-        # A step of the postconfig whose output is graded speaks for this metric also by its exit code.
-        if own or any(no.plain or kind == "cache_file" for no in postconfig):
+    def _lacks(self, i: int, asked: Any, getter: Any) -> bool:
+        """Whether the guest itself said that it has not what metric `i` asks for (`asked`: a result's or expected's fields)."""
+        if self._watch.noes[self._before[i] :]:
+            return True
+        if isinstance(asked, dict) and asked.get("type") == "cache_file":
+            # The step whose output is graded speaks also by its exit code, and no other step does.
+            return bool(self._noes_by_file.get(asked.get("path", "")))
+        if any(no.plain for no in self._postconfig_noes):
             return True
         return getattr(getter, "__module__", "").endswith("getters.chrome") and self._no_browser()
 
