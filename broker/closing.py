@@ -31,21 +31,19 @@ class Closing:
     service: ServiceFile
     told: Told
     clock: Clock
-    closed: set[str] = field(default_factory=set)
-    """Runs whose folder is closed and whose end is written."""
     _summaries: list[Thread] = field(default_factory=list)
 
     def due(self) -> Iterator[CloseRun]:
         """What is to be asked of the sink, until it has answered."""
-        if not self.service.once:
+        if not self.service.once and self.core.reconciled(self.clock.monotonic()):
             for run in self.core.runs.values():
-                if run.over and run.run_id not in self.closed and not self.core.held(run.run_id):
+                if run.over and run.run_id not in self.core.closed and not self.core.held(run.run_id):
                     yield CloseRun(run=run.run_id)
 
     def done(self, run_id: str) -> None:
         """The sink has closed a run's folder."""
         run = self.core.runs.get(run_id)
-        if run is None or not run.over or run_id in self.closed:
+        if run is None or not run.over or run_id in self.core.closed:
             return
         folder = self.root.run(run_id, self.service)
         try:
@@ -54,28 +52,23 @@ class Closing:
             log.error("%s cannot be written (%s): it is tried again", folder.end, error.strerror)
             return
         log.info("%s is %s", run_id, run.state)
-        self.closed.add(run_id)
+        self.core.closed.add(run_id)
         if run.state == "finished":
             # One that stopped may be resumed, and is then what it was.
             self.told.forget(run_id)
         self._sum_up(folder)
         self._forget_old()
 
-    def reopen(self) -> None:
-        """Runs that were closed and go on are no longer so."""
-        self.closed -= {run_id for run_id, run in self.core.runs.items() if not run.over}
-
     @property
     def all_done(self) -> bool:
         """Whether every run is over and closed."""
         self._summaries = [thread for thread in self._summaries if thread.is_alive()]
-        return not self._summaries and all(run.over and name in self.closed for name, run in self.core.runs.items())
+        return not self._summaries and all(run.over and name in self.core.closed for name, run in self.core.runs.items())
 
     def _forget_old(self) -> None:
-        over = [run_id for run_id in self.core.runs if run_id in self.closed]
+        over = [run_id for run_id in self.core.runs if run_id in self.core.closed]
         for run_id in over[:-MOST_KEPT]:
             self.core.forget(run_id)
-            self.closed.discard(run_id)
 
     def _sum_up(self, folder: RunDir) -> None:
         # A large run takes seconds to read, and the other runs' workers beat meanwhile.

@@ -6,19 +6,25 @@ nothing. One that comes again under its id is answered alike and does nothing mo
 
 from __future__ import annotations
 
+import logging
+import re
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
-from legato_rl.broker.core import Core
-from legato_rl.broker.folders import open_run, reopen
+from legato_rl.broker.core import Core, number_of
+from legato_rl.broker.folders import ended_as, open_run, reopen
 from legato_rl.broker.policies import EVERY
 from legato_rl.broker.run import Run
+from legato_rl.broker.standing import run_status
 from legato_rl.broker.submission import accept
 from legato_rl.broker.told import Told
 from legato_rl.clock import Clock
+from legato_rl.config import FAKE_URL, PolicyConfig
 from legato_rl.errors import ConfigError
 from legato_rl.frames import Message
+from legato_rl.records import is_id
 from legato_rl.service import ServiceDir, ServiceFile, origin
 from legato_rl.wire import (
     Accepted,
@@ -28,13 +34,11 @@ from legato_rl.wire import (
     DrainAsk,
     Events,
     EventsAsk,
-    GroupCounts,
     InflightAsk,
     PauseAsk,
     PolicyAsk,
     ProxyOrder,
     ResumeAsk,
-    RunBrief,
     RunStatus,
     ShutdownAsk,
     StatusAsk,
@@ -43,8 +47,11 @@ from legato_rl.wire import (
     Submitted,
 )
 
+log = logging.getLogger("legato_rl.broker")
+
 SHUTDOWN = "the service was shut down"
-NO_GROUPS = GroupCounts(total=0, closed=0, short=0, open=0)
+MOST_HEARD = 256
+"""Ids of stops, and of desktops that are out, that are remembered."""
 
 
 @dataclass
@@ -57,7 +64,10 @@ class Control:
     told: Told
     clock: Clock
     number: int
+    unsaved: bool = False
+    """Whether state.json is behind, since it could not be written."""
     _order: ProxyOrder | None = None
+    _heard: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_HEARD))
 
     def __post_init__(self) -> None:
         self._apply()
@@ -70,10 +80,13 @@ class Control:
             case EventsAsk():
                 return self.events(ask)
             case StopAsk(id=id_, reason=reason, run=run):
-                self._stop(run, reason)
+                if self._is_new(id_):
+                    self._stop(run, reason)
                 return self.status(id_, "" if run == EVERY else run)
             case DesktopOut(id=id_, desktop=desktop, reason=reason):
-                self.core.lost_desktop(desktop, reason)
+                if self._is_new(id_):
+                    self._check_worker(desktop)
+                    self.core.lost_desktop(desktop, reason)
                 return self.status(id_, "")
             case Submit():
                 return self._submit(ask)
@@ -83,6 +96,18 @@ class Control:
             self.told.answer(id_)
             self.save()
         return Accepted(id=id_)
+
+    def _is_new(self, id_: str) -> bool:
+        """Whether an ask that whoever follows a run repeats all the time, each time under another id, was not heard yet."""
+        if id_ in self._heard:
+            return False
+        self._heard.append(id_)
+        return True
+
+    def _check_worker(self, name: str) -> None:
+        known = name in self.core.roster.workers
+        if not known and not (re.fullmatch(r"worker-[0-9]{3,5}", name) and number_of(name) < self.service.most_desktops):
+            raise ValueError(f"desktop is {name!r:.100}: this service has worker-000 to {self.service.most_desktops - 1:03}")
 
     def _carry_out(self, ask: Message) -> Callable[[], None]:
         """What an ask does, checked; the rest cannot fail."""
@@ -111,8 +136,16 @@ class Control:
         self.told.policies = {run: list(names) for run, names in self.core.policies.names.items()}
         self.told.default = self.core.policies.default
         self.told.out = {worker.name: worker.out for worker in self.core.roster.workers.values() if worker.out}
-        self.told.save(self.root.state)
         self._apply()
+        try:
+            self.told.save(self.root.state)
+        except OSError as error:
+            # It holds all the same, and is saved when there is room; a broker that dies before forgets it.
+            if not self.unsaved:
+                log.error("%s cannot be written (%s): make space there", self.root.state, error.strerror)
+            self.unsaved = True
+        else:
+            self.unsaved = False
 
     def _apply(self) -> None:
         self.core.desktops = self.service.settings.desktops if self.told.desktops is None else self.told.desktops
@@ -147,10 +180,12 @@ class Control:
 
     def _cancel(self, ask: CancelAsk) -> Callable[[], None]:
         run = self._run(ask.run)
+        if run.state == "finished":
+            raise ValueError(f"run {run.run_id} has finished: nothing is left to cancel")
         attempts = run.attempts_named(ask.group, ask.task, ask.attempt)
 
         def cancel() -> None:
-            for group, number in attempts:
+            for group, number in attempts if not run.over else ():
                 run.groups.cancel(group, number)
             kept = self.told.cancelled.setdefault(run.run_id, [])
             kept += [attempt for attempt in attempts if attempt not in kept]
@@ -171,16 +206,16 @@ class Control:
             raise ValueError("model, version and url are all empty: name what is to change")
         if ask.url and ask.when != "paused":
             raise ValueError("url can only change while the service is paused: leave `when` at `paused`")
-        if ask.url and not ask.url.endswith("/v1"):
-            raise ValueError("url must end in /v1, as in http://127.0.0.1:8000/v1")
-        if ask.url and origin(ask.url) not in self.service.origins:
-            raise ValueError(f"url is of {origin(ask.url)}: this service may only call {', '.join(self.service.origins)}")
+        # As the proxy reads it, who must never be told what it cannot take.
+        url = PolicyConfig(ask.url, "any").url if ask.url else ""
+        if url and (url == FAKE_URL or origin(url) not in self.service.origins):
+            raise ValueError(f"url is {url!r}: this service may only call {', '.join(self.service.origins)}")
         if ask.when == "paused" and not self.stands_still():
             raise ValueError("model calls do not stand still: pause first and wait for it, or set `when` to `new`")
 
         def set_policy() -> None:
             self.core.policies.set(name, ask.model, ask.version, only_new=ask.when == "new")
-            self.told.url = ask.url or self.told.url
+            self.told.url = url or self.told.url
 
         return set_policy
 
@@ -212,44 +247,21 @@ class Control:
         return self._order.model_copy(update={"boot": boot})
 
     def status(self, id_: str, name: str) -> RunStatus:
-        """Where a run stands, and what all runs share."""
-        core, proxy = self.core, self.core.proxy
-        run = self._run(name) if name or core.runs else None
-        live = core.live()
-        state = proxy.state if proxy else "unknown"
-        if state == "paused" and not self.stands_still() and proxy is not None and proxy.running == 0:
-            state = "unknown"
-        return RunStatus(
-            id=id_,
-            run=run.run_id if run else "",
-            state=run.state if run else "none",
-            reason=run.reason if run else "",
-            groups=run.group_counts() if run else NO_GROUPS,
-            rows=dict(run.rows) if run else {},
-            attempts_total=len(run.tasks) * run.settings.attempts if run else 0,
-            attempts_ended=run.attempts_ended if run else 0,
-            desktops=core.desktop_counts(),
-            policy=state,
-            policy_message=proxy.message if proxy else "",
-            sink_message=run.trouble if run else "",
-            queued=proxy.queued if proxy else 0,
-            running=proxy.running if proxy else 0,
-            version=core.policies.current(run.run_id).version if run else core.policies.default.version,
-            paused=self.told.pause,
-            draining=self.told.draining,
-            events=len(run.happenings.events) if run else 0,
-            runs=[self._brief(one) for one in live],
-        )
+        """Where a run stands, and what all runs share; of one that ended before this process began, that it did."""
+        ended = name not in self.core.runs and is_id(name) and not self.service.once
+        state = ended_as(self.root.run(name, self.service)) if ended else ""
+        run = None if state else self._run(name) if name or self.core.runs else None
+        now = run_status(self.core, self.told, run, id_, self.stands_still())
+        if not state:
+            return now
+        end = self.root.run(name, self.service).load_end() or {}
+        return now.model_copy(update={"run": name, "state": state, "reason": str(end.get("reason", ""))})
 
     def events(self, ask: EventsAsk) -> Events:
         """A run's events after a number, as many as there are."""
         run = self._run(ask.run)
         happened = run.happenings
         return Events(id=ask.id, run=run.run_id, events=happened.after(ask.after, ask.limit), last=len(happened.events))
-
-    def _brief(self, run: Run) -> RunBrief:
-        version = self.core.policies.current(run.run_id).version
-        return RunBrief(run=run.run_id, state=run.state, priority=run.priority, version=version, groups=run.group_counts())
 
     def _run(self, name: str) -> Run:
         """The run of that id; the one that was submitted last for "". ValueError where there is none."""

@@ -41,6 +41,8 @@ class Core:
     proxy: ProxyBeat | None = None
     holding: bool = False
     """Paused or drained: nothing new is begun."""
+    closed: set[str] = field(default_factory=set)
+    """Runs that are over, whose folder is closed and whose end is written."""
     leaving: bool = False
     """Everybody is to go once what is held has ended."""
     changes: list[HealthChange] = field(default_factory=list)
@@ -61,12 +63,18 @@ class Core:
     def begin(self, run: Run) -> None:
         """A run is there. One that went on before under the same id is forgotten."""
         self.runs.pop(run.run_id, None)
+        self.closed.discard(run.run_id)
         self.runs[run.run_id] = run
+        for worker in self.roster.workers.values():
+            if worker.expected is not None and worker.expected.run == run.run_id:
+                # What it still holds is adopted with its next beat.
+                self._let_go(worker)
         policy = run.settings.policy
         self.policies.begin(run.run_id, PolicyName(model=policy.model, version=policy.version))
 
     def forget(self, run_id: str) -> None:
         """A run that is over may go. One that stopped keeps its policies: it may be resumed."""
+        self.closed.discard(run_id)
         run = self.runs.pop(run_id, None)
         if run is None or run.state == "finished":
             self.policies.end(run_id)
@@ -97,9 +105,9 @@ class Core:
         holds = beat.holds.key if beat.holds else None
         if holds is None and worker.expected is not None:
             run = self.runs.get(worker.expected.run)
-            if run is None or run.state != "running":
+            if run is None or run.state != "running" or self.parked(worker.name):
                 self._take_back(worker.expected)
-                self.roster.expect(worker, None)
+                self._let_go(worker)
         elif holds is not None and holds != worker.expected:
             run = self.runs.get(holds.run)
             if run is not None and run.groups.adopt(holds):
@@ -175,9 +183,10 @@ class Core:
 
     def owed(self, now: float) -> list[tuple[RolloutKey, Outcome]]:
         """The rows that this side has to write now; none before the workers had time to say what they hold."""
-        if now < self._open_at:
+        if not self.reconciled(now):
             return []
-        return [row for run in self.runs.values() if run.loaded for row in run.groups.owed()]
+        open_runs = [run for run_id, run in self.runs.items() if run_id not in self.closed]
+        return [row for run in open_runs if run.loaded for row in run.groups.owed()]
 
     def tick(self, now: float) -> None:
         """Time passed."""
@@ -191,9 +200,13 @@ class Core:
         if self._out() >= self.desktops > 0:
             self.stop(f"no desktop is left: the last one is out since {self._last_out}; see desktops.jsonl", now)
         for run in self.live():
-            run.tick(now, self._grading(run.run_id))
+            run.tick(now, self._grading(run.run_id) or not self.reconciled(now))
 
     # --- what follows ------------------------------------------------------------------------------------------------
+
+    def reconciled(self, now: float) -> bool:
+        """Whether the workers had time to say what they hold, since this process began."""
+        return now >= self._open_at
 
     def parked(self, name: str) -> bool:
         """Whether a worker is one of those that have no desktop."""
@@ -224,6 +237,11 @@ class Core:
         run = self.runs.get(key.run) if key is not None else None
         if run is not None and key is not None:
             run.groups.drop(key)
+
+    def _let_go(self, worker: Worker) -> None:
+        if worker.expected is not None:
+            self.roster.holders.pop(worker.expected, None)
+        self.roster.expect(worker, None)
 
     def _lose(self, key: RolloutKey) -> None:
         run = self.runs.get(key.run)
@@ -265,7 +283,7 @@ class Core:
             and worker.expected is None
             and worker.beat.holds is None
             and not worker.silent
-            and now >= self._open_at
+            and self.reconciled(now)
             and worker.beat.ready
             and worker.out is None
             and worker.rebuild <= worker.beat.built

@@ -8,7 +8,7 @@ from pathlib import Path
 from legato_rl.broker.closing import Closing
 from legato_rl.broker.control import Control
 from legato_rl.broker.core import Core
-from legato_rl.broker.folders import open_run, unfinished
+from legato_rl.broker.folders import ended_as, open_run, unfinished
 from legato_rl.broker.server import BrokerServer
 from legato_rl.broker.told import Told
 from legato_rl.clock import SYSTEM_CLOCK
@@ -36,8 +36,7 @@ def make_core(root: ServiceDir, service: ServiceFile, told: Told, restarted: boo
         if run.run_id in told.stopping:
             run.stop(told.stopping[run.run_id], now)
     for run_id in [run_id for run_id in core.policies.names if run_id not in core.runs]:
-        end = root.run(run_id, service).load_end()
-        if end is None or end["state"] == "finished":
+        if ended_as(root.run(run_id, service)) != "stopped":
             core.policies.end(run_id)
     return core
 

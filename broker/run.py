@@ -56,8 +56,9 @@ class Run:
     def __post_init__(self) -> None:
         settings = self.settings
         self.by_group = {task.group_id: task for task in self.tasks}
-        self.groups = Groups(self.run_id, settings.group, settings.group if settings.close == "first" else None)
-        self.happenings = Happenings(settings.group, self.by_group)
+        closing = settings.group if settings.close == "first" else None
+        self.groups = Groups(self.run_id, settings.group, closing)
+        self.happenings = Happenings(settings.group, closing, settings.attempts, self.by_group)
         for task in self.tasks:
             self.groups.add(task.group_id, settings.attempts)
         self._window: deque[bool] = deque(maxlen=FAILURE_WINDOW)
@@ -99,6 +100,8 @@ class Run:
 
     def tick(self, now: float, grading: bool) -> None:
         """Time passed. `grading`: a worker still grades or stores one of its tries; what is earlier leaves no row anyway."""
+        if self.loaded and now - self._sink_heard >= SINK_SILENT_S and not self.trouble:
+            self.trouble = f"the sink has not answered for {SINK_SILENT_S:.0f} s"
         if self.state == "stopping" and (now >= self._grace_until or not grading):
             self.state = "stopped"
 
@@ -171,9 +174,7 @@ class Run:
         except UnknownTransition as error:
             self.ignored[str(error)] += 1
             return
-        self.happenings.row(row, self.groups.groups[row.key.group])
-        if self.groups.ended:
-            self.happenings.finished()
+        self.happenings.row(row)
         # A run that goes on begins with a clean slate, whatever stopped it.
         if self.loaded and row.outcome not in (Outcome.NOT_STARTED, Outcome.STOPPED):
             self._window.append(row.outcome in DESKTOP_OUTCOMES)

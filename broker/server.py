@@ -134,9 +134,8 @@ class BrokerServer:
                 self._ask_feed(run)
             case RunClosed(run=run_id):
                 self.closing.done(run_id)
-            case Refused(about=about, reason=reason):
-                if count := self.faults.note("Refused"):
-                    log.error("a %s was refused: %s (the %d. refusal)", about, reason, count)
+            case Refused() as refused:
+                self._take_refusal(refused)
             case other:
                 raise TypeError(f"the broker takes no {type(other).__name__} from the sink")
 
@@ -155,12 +154,13 @@ class BrokerServer:
 
     def _ask_feed(self, run_id: str) -> None:
         run = self.core.runs.get(run_id)
-        if run is not None and run_id not in self.closing.closed:
+        if run is not None and run_id not in self.core.closed:
             self.rows.send(FeedAsk(run=run_id, after=run.feed_last, events_after=run.events_last))
 
     def _ask_sink(self, now: float) -> None:
         self._asked_at = now
-        self.closing.reopen()
+        if self.control_desk.unsaved:
+            self.control_desk.save()
         for run in self._open_runs():
             self._ask_feed(run.run_id)
         self._send_owed()
@@ -169,9 +169,21 @@ class BrokerServer:
         for close in self.closing.due():
             self.rows.send(close)
 
+    def _take_refusal(self, refused: Refused) -> None:
+        run = self.core.runs.get(refused.of) if refused.about == "FeedAsk" else None
+        if run is not None and run.trouble == refused.reason:
+            return
+        if count := self.faults.note("Refused"):
+            log.error("a %s was refused: %s (the %d. refusal)", refused.about, refused.reason, count)
+        if run is not None:
+            run.trouble = refused.reason
+        if refused.about == "PutDesktopEvent" and not refused.again:
+            for name in [name for name in self._events if name[1] == refused.of]:
+                del self._events[name]
+
     def _open_runs(self) -> list[Run]:
         """The runs whose folder is not closed."""
-        return [run for run_id, run in self.core.runs.items() if run_id not in self.closing.closed]
+        return [run for run_id, run in self.core.runs.items() if run_id not in self.core.closed]
 
     def _send_owed(self) -> None:
         for key, outcome in self.core.owed(self.clock.monotonic()):
@@ -238,6 +250,7 @@ class BrokerServer:
         if answer.events or ask.wait_s == 0:
             self.control.send(peer, answer)
             return
+        ask = ask.model_copy(update={"run": answer.run})
         waiting = self._waiting.pop((peer, answer.run), None)
         until = waiting[1] if waiting is not None and waiting[0].id == ask.id else now + ask.wait_s
         self._waiting[peer, answer.run] = ask, until

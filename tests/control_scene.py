@@ -18,6 +18,7 @@ from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.wire import (
     Beat,
     Feed,
+    Holding,
     Order,
     ProxyBeat,
     Submit,
@@ -70,10 +71,10 @@ class Service:
         """The sink has told all rows of a run."""
         self.core.feed(Feed(run=run, rows=list(rows), last=len(rows)), 0.0)
 
-    def beat(self, worker: str) -> Order:
+    def beat(self, worker: str, holds: Holding | None = None) -> Order:
         """A worker that could take a try beats."""
-        empty: dict[str, Any] = {"holds": None, "stored": None, "built": 1, "build_failures": 0}
-        return self.core.beat(Beat(worker=worker, boot="b", ready=True, phase="idle", **empty), 0.0)
+        empty: dict[str, Any] = {"holds": holds, "stored": None, "built": 1, "build_failures": 0}
+        return self.core.beat(Beat(worker=worker, boot="b", ready=holds is None, phase="idle", **empty), 0.0)
 
     def proxy(self, state: Any = "up", running: int = 0) -> None:
         """The proxy has carried the last order out, and says so."""

@@ -100,6 +100,11 @@ class Runs:
             run.close()
             log.info("closed %s: %d rows are stored", run.run.root, run.index.last)
 
+    @property
+    def idle(self) -> bool:
+        """Whether no run is open."""
+        return not self._open
+
     def close_quiet(self) -> None:
         """Close runs that ended and of which nobody spoke."""
         now = self._clock.monotonic()

@@ -13,7 +13,7 @@ from legato_rl.faults import Faults
 from legato_rl.frames import MOST_IDENT
 from legato_rl.role import Quit
 from legato_rl.sockets import Received, Server, wait
-from legato_rl.wire import CloseRun, FeedAsk, Message, PutBlobs, PutDesktopEvent, PutRow, Refused, RunClosed
+from legato_rl.wire import CloseRun, FeedAsk, Leave, Message, PutBlobs, PutDesktopEvent, PutRow, Refused, RunClosed
 
 from .runs import NotNow, Runs
 
@@ -30,10 +30,16 @@ class Sink:
         self.runs = runs
         self._server = server
         self.faults = Faults()
+        self.left = False
+        """Whether the service has ended, and this process is to."""
 
     def handle(self, received: Received) -> None:
         """Answer one message. SinkError where an fsync failed."""
         message = received.message
+        if isinstance(message, Leave) and self.runs.idle:
+            log.info("told to leave: %s", message.reason)
+            self.left = True
+            return
         try:
             answer = self._answer(received)
         except WireError as error:
@@ -74,11 +80,11 @@ class Sink:
 
 
 def serve(sink: Sink, server: Server, quit_: Quit) -> None:
-    """Answer until asked to quit. What was not answered by then comes again, to the next sink."""
-    while not quit_.asked:
+    """Answer until asked to quit, or told to leave. What was not answered by then comes again, to the next sink."""
+    while not (quit_.asked or sink.left):
         wait([server, quit_.bell], 1.0)
         sink.runs.close_quiet()
         for received in server.receive():
             sink.handle(received)
-            if quit_.asked:
+            if quit_.asked or sink.left:
                 return

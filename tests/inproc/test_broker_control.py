@@ -12,6 +12,7 @@ from legato_rl.errors import LegatoError
 from legato_rl.records import FeedRow, Outcome, Status
 from legato_rl.wire import (
     Accepted,
+    DesktopOut,
     DesktopsAsk,
     DrainAsk,
     EventsAsk,
@@ -105,8 +106,11 @@ def test_another_model_for_new_tries_only(one: Service) -> None:
         ({"url": "http://127.0.0.1:9000/other"}, "must end in /v1"),
         ({"url": "http://127.0.0.1:9000/v1", "when": "new"}, "only change while the service is paused"),
         ({"run": "none", "version": "v2"}, "run is 'none'"),
-        ({"url": "nonsense/v1"}, "may only call"),
-        ({"url": "http://[/v1"}, "Invalid IPv6 URL"),
+        ({"url": "nonsense/v1"}, "policy-url is 'nonsense/v1'"),
+        ({"url": "http://u:p@127.0.0.1:9000/v1"}, "no user or password"),
+        ({"url": "http://127.0.0.1:9000/?q=/v1"}, "policy-url is"),
+        ({"url": "fake"}, "may only call"),
+        ({"url": "http://[/v1"}, "policy-url is"),
     ],
 )
 def test_a_policy_that_is_refused(one: Service, fields: dict[str, Any], says: str) -> None:
@@ -115,7 +119,7 @@ def test_a_policy_that_is_refused(one: Service, fields: dict[str, Any], says: st
     one.ask(PauseAsk(id="p"))
     one.proxy("paused")
     before = one.control.proxy_order("x")
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises((ValueError, LegatoError), match=says):
         one.ask(PolicyAsk(id="v", **fields))
     assert one.control.proxy_order("x") == before
 
@@ -179,3 +183,36 @@ def test_what_is_no_ask_raises(one: Service) -> None:
     """A message of another socket is a fault."""
     with pytest.raises(TypeError, match="takes no Order"):
         one.ask(Order(boot="x"))
+
+
+def test_what_cannot_be_saved_holds_and_is_saved_later(one: Service) -> None:
+    """A full disk refuses no pause; the next broker knows of it once there was room."""
+    state = one.root / "state.json"
+    state.mkdir()
+    one.ask(PauseAsk(id="p", mode="wait"))
+    assert (one.control.proxy_order("x").pause, one.control.unsaved) == ("wait", True)
+    state.rmdir()
+    one.control.save()
+    assert (one.again().control.told.pause, one.control.unsaved) == ("wait", False)
+
+
+def test_a_worker_that_is_parked_before_it_holds_gives_its_try_to_another(one: Service) -> None:
+    """It drops what it was handed, so somebody else must get it."""
+    one.submit(name="r", settings={"group": 1})
+    one.load("r")
+    assert one.beat("worker-000").assign is not None
+    handed = one.beat("worker-001").assign
+    one.ask(DesktopsAsk(id="d", change=-1))
+    assert one.beat("worker-001").assign is None
+    assert handed is not None
+    run = one.core.runs["r"]
+    assert run.groups.take() == handed.key
+
+
+@pytest.mark.parametrize("name", ["bogus", "worker-003", "worker-1", "../x"])
+def test_a_desktop_that_is_not_ours_is_not_out(one: Service, name: str) -> None:
+    """Whoever names one is told which there are."""
+    with pytest.raises(ValueError, match="this service has worker-000 to 002"):
+        one.ask(DesktopOut(id="o", desktop=name, reason="x"))
+    one.ask(DesktopOut(id="p", desktop="worker-002", reason="x"))
+    assert one.core.roster.out == 1

@@ -16,6 +16,7 @@ from legato_rl.rundir import RunDir
 from legato_rl.wire import (
     CancelAsk,
     Feed,
+    Holding,
     PauseAsk,
     PolicyAsk,
     StatusAsk,
@@ -183,3 +184,58 @@ def test_a_run_that_stopped_is_resumed_with_the_policy_in_force(one: Service) ->
     assert "r" not in after.core.runs
     after.submit(id_="again", name="r", resume=True)
     assert after.ask(StatusAsk(id="x", run="r")).version == "v2"
+
+
+def test_a_run_that_is_stopping_is_not_resumed_yet(one: Service) -> None:
+    """The asker is told, instead of being promised what does not come."""
+    one.submit(name="r")
+    one.ask(StopAsk(id="s", reason="enough"))
+    with pytest.raises(LegatoError, match="still stopping"):
+        one.submit(id_="again", name="r", resume=True)
+
+
+def test_a_stop_that_comes_again_stops_nothing_that_was_resumed(one: Service) -> None:
+    """Under its id it was heard before."""
+    one.submit(name="r")
+    stop = StopAsk(id="s", reason="enough", run="r")
+    one.ask(stop)
+    one.core.tick(100_000.0)
+    one.submit(id_="again", name="r", resume=True)
+    assert one.ask(stop).state == "running"
+
+
+def test_a_folder_that_cannot_be_read_keeps_no_other_run_down(one: Service) -> None:
+    """It is left alone, and said in the log."""
+    for name in ("whole", "torn", "renamed", "bare"):
+        one.submit(id_=name, name=name)
+    runs = one.root / "runs"
+    (runs / "torn" / "run.json").write_text("{")
+    (runs / "bare" / "tasks.jsonl").unlink()
+    (runs / "renamed").rename(runs / "other")
+    assert list(one.again().core.runs) == ["whole"]
+
+
+def test_a_run_that_ended_before_the_broker_began_is_told_to_have(one: Service) -> None:
+    """Whoever followed it hears the end."""
+    one.submit(name="r")
+    RunDir(one.root / "runs" / "r").write_end("finished", "", "now")
+    status = one.again().ask(StatusAsk(id="x", run="r"))
+    assert (status.run, status.state) == ("r", "finished")
+
+
+def test_what_a_worker_holds_of_a_resumed_run_is_handed_to_nobody_else(one: Service) -> None:
+    """It was told to drop it, and may still be in a long reset."""
+    one.submit(name="r", settings={"group": 1})
+    one.load("r")
+    given = one.beat("worker-000").assign
+    assert given is not None
+    held = Holding(key=given.key, lease=1, phase="reset", step=0)
+    one.beat("worker-000", holds=held)
+    one.ask(StopAsk(id="s", reason="enough"))
+    one.core.tick(100_000.0)
+    one.submit(id_="again", name="r", resume=True)
+    one.load("r")
+    one.beat("worker-000", holds=held)
+    other = one.beat("worker-001").assign
+    assert other is not None
+    assert other.key != given.key

@@ -23,6 +23,7 @@ from legato_rl.wire import (
     DesktopEventStored,
     Feed,
     FeedAsk,
+    Leave,
     Message,
     PutBlobs,
     PutDesktopEvent,
@@ -276,3 +277,15 @@ def test_a_run_that_is_submitted_later_is_served(house: House) -> None:
     make_run(house.root.runs / "r3", house.service.sockets, "r3")
     assert isinstance(asker.row(draft(run="r3")), RowStored)
     assert json.loads(folder(house, "r3").rollouts.read_bytes())["run_id"] == "r3"
+
+
+def test_a_sink_leaves_when_its_service_has_ended(house: House) -> None:
+    """Told so by the broker once every run is closed; with one open it is refused, since somebody still stores there."""
+    asker, leave = house.asker(), Leave(reason="the service was shut down")
+    asker.ask(FeedAsk(run="r1", after=0), Feed)
+    asker.ask(leave, Refused)
+    assert not house.sink.left
+    asker.ask(CloseRun(run="r1"), RunClosed)
+    asker.client.send(leave)
+    asker.hear(0.2)
+    assert house.sink.left

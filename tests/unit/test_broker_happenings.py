@@ -122,3 +122,23 @@ def test_a_run_that_goes_on_forgets_the_failures_that_stopped_it() -> None:
         key = key.next_try()
     tell(run, rows, [], 25, 0)
     assert run.state == "running"
+
+
+def test_numbers_stay_when_an_error_is_tried_again() -> None:
+    """What was told keeps its number, and what comes of the new try is told behind it."""
+    first, second = a_run(oversample=0.0), a_run(oversample=0.0)
+    keys = [RolloutKey(run="r", group=g, attempt=n, try_=0) for g in GROUPS for n in range(2)]
+    graded = [Outcome.GRADED, Status.OK, 1.0]
+    failed = [Outcome.EVALUATOR_FAILED, Status.ERROR, None]
+    told = [(keys[0], *graded), (keys[1], *failed), (keys[2], *graded), (keys[3], *graded), (keys[1].next_try(), *graded)]
+    rows = [
+        FeedRow(n=n, key=key, outcome=outcome, status=status, reward=reward)
+        for n, (key, outcome, status, reward) in enumerate(told, 1)
+    ]
+    tell(first, rows[:4], [], 4, 0)
+    second.again = frozenset({keys[1].rollout_id})
+    tell(second, rows, [], 5, 0)
+    before, after = first.happenings.events, second.happenings.events
+    assert [event.kind for event in before][-1] == "run_finished"
+    assert after[: len(before)] == before
+    assert [event.kind for event in after[len(before) :]] == ["rollout", "group_closed", "group_ended", "run_finished"]
