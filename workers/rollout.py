@@ -122,6 +122,7 @@ class Try:
             "domain": self.assignment.domain,
             "attempt": key.attempt,
             "try": key.try_,
+            "max_steps": self.assignment.max_steps,
         }
         self.link.check()
         with self._timed("reset", "reset_s"):

@@ -130,6 +130,7 @@ def test_a_screenshot(tmp_path: Path, healthy: Guest, fault: str) -> None:
     """Asked for three times; nothing that is not a whole picture of the screen's size is passed on."""
     with Guest() as guest, desktop(tmp_path, guest, healthy) as driven:
         driven.reset(task(**GRADED))
+        guest.asked.clear()
         guest.habits["/screenshot"] = [SCREENS[fault]]
         with pytest.raises(DesktopFailure) as failure:
             driven.observe()
@@ -140,10 +141,10 @@ def test_a_screenshot(tmp_path: Path, healthy: Guest, fault: str) -> None:
 
 def test_a_screenshot_that_comes_at_last(tmp_path: Path) -> None:
     """A picture may be asked for again."""
-    with Guest(habits={"/screenshot": [SCREENS["torn"], SCREENS["error"], lambda: Answer(picture())]}) as guest:
-        with desktop(tmp_path, guest) as driven:
-            driven.reset(task(**GRADED))
-            assert driven.observe() == picture()
+    with Guest() as guest, desktop(tmp_path, guest) as driven:
+        driven.reset(task(**GRADED))
+        guest.habits["/screenshot"] = [SCREENS["torn"], SCREENS["error"], lambda: Answer(picture())]
+        assert driven.observe() == picture()
 
 
 SETUP = [{"type": "execute", "parameters": {"command": ["prepare", "it"]}}]

@@ -77,7 +77,8 @@ def test_the_desktop_is_told_of_its_try() -> None:
             ways.append(scene.store()["reset"])
     assert ways == [None, "fast"]
     assert [task["instruction"] for task in told] == ["do it", "do it"]
-    names = [{"rollout_id": f"r1:g1:0:{try_}", "group_id": "g1", "domain": None, "attempt": 0, "try": try_} for try_ in (0, 1)]
+    name = {"group_id": "g1", "domain": None, "attempt": 0, "max_steps": 5}
+    names = [{"rollout_id": f"r1:g1:0:{try_}", "try": try_, **name} for try_ in (0, 1)]
     assert [task["legato"] for task in told] == names
 
 

@@ -28,8 +28,13 @@ from legato_rl.workers.desktop.watch import Watch
 
 log = logging.getLogger("legato_rl.worker")
 
-MOST_SCREENSHOTS = 180
-"""Pictures after which OSWorld's own server is booted anew: each leaves an X connection open, and X takes 256."""
+MOST_SCREENSHOTS = 210
+"""Pictures that one boot of OSWorld's own server may give: each leaves an X connection open, and X takes 256, of which the
+session's programs have some thirty."""
+FRESH = 50
+"""Pictures that the boot itself may take."""
+STEPS = 15
+"""Steps of a rollout whose task does not say how many it may have."""
 
 
 class OSWorldDesktop:
@@ -67,7 +72,9 @@ class OSWorldDesktop:
     def reset(self, task: dict[str, Any]) -> None:
         """As Desktop.reset."""
         self._evaluated, self.resets.way = True, None
-        if not self._own and self._guest.screenshots > MOST_SCREENSHOTS:
+        # a look and a try that was lost for each step; a rollout that no boot has pictures enough for gets a fresh one
+        room = min(2 * task["legato"].get("max_steps", STEPS), MOST_SCREENSHOTS - FRESH)
+        if not self._own and self._guest.screenshots + room > MOST_SCREENSHOTS:
             self.resets.dirty(f"{self._guest.screenshots} screenshots")
         folder = self._cache.begin(task["legato"]["rollout_id"], task)
         with self._noted("reset"):
@@ -143,7 +150,7 @@ class OSWorldDesktop:
         self._readiness = Readiness(self._guest, sense, config.screen_size, clock, fixed)
         if self._own:
             self._lease = Lease(host, port, clock)
-        self._cleaner = find_cleaner(self._guest, self._own) if config.fast_reset else None
+        self._cleaner = find_cleaner(self._guest, self._own, config.screen_size) if config.fast_reset else None
         self._boot = self._env.boots
 
     @contextmanager
