@@ -14,6 +14,7 @@ from pathlib import Path
 import zmq
 from zmq.utils import z85
 
+from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.errors import ConfigError
 from legato_rl.faults import Faults
 from legato_rl.rundir import write_file
@@ -22,6 +23,8 @@ log = logging.getLogger("legato_rl")
 
 HANDLER = "inproc://zeromq.zap.01"
 """Where libzmq asks who may connect (ZeroMQ RFC 27)."""
+READ_S = 1.0
+"""Seconds between two readings of the keys for the sake of clients that are refused, while no file comes or goes."""
 DOMAIN = b"control"
 TURN_MS = 200
 """Milliseconds after which the handler sees that it should end."""
@@ -81,12 +84,19 @@ def guard_client(socket: zmq.Socket[bytes], folder: Path) -> None:
 
 
 class Gate:
-    """Answers libzmq, in a thread of its own, whether a client's key is one of `clients/`: those that are there now."""
+    """Answers libzmq, in a thread of its own, whether a client's key is one of `clients/`: those that are there now.
 
-    def __init__(self, context: Context, folder: Path) -> None:
+    For keys that are unknown the files are read again once the folder changed, else not before READ_S have passed.
+    """
+
+    def __init__(self, context: Context, folder: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clients = folder / CLIENTS
+        self._clock = clock
         self._closing = False
-        self._refused = Faults()
+        self._faults = Faults()
+        self._allowed: set[bytes] = set()
+        """As last read, at `_read_at`, when the folder had changed at `_changed_at` (its own st_mtime_ns)."""
+        self._read_at, self._changed_at = 0.0, -1
         self._socket: zmq.Socket[bytes] = context.socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.bind(HANDLER)
@@ -106,22 +116,39 @@ class Gate:
 
     def _answer(self, request: list[bytes]) -> list[bytes]:
         """`[version, request id, domain, address, identity, mechanism, key]` to `[version, id, code, text, user, metadata]`."""
-        version, request_id, _, address, _, mechanism, *credentials = request
-        known = mechanism == b"CURVE" and z85.encode(b"".join(credentials)) in self._allowed()
-        where = address.decode(errors="replace")
-        if not known and (count := self._refused.note(where)):
-            # A client that is refused comes again and again by itself.
-            log.warning("a client at %s was refused (the %d. time): its key is not in %s", where, count, self._clients)
-        code, text = (b"200", b"OK") if known else (b"400", b"unknown key")
-        return [version, request_id, code, text, b"", b""]
+        try:
+            code, text = self._judge(request)
+        except Exception as error:
+            # One request that cannot be judged is refused; a thread that ended would refuse everybody.
+            code, text = b"500", b"internal fault"
+            if count := self._faults.note(type(error).__name__):
+                log.exception("a client is answered 500 (the %d. time): its key could not be looked up", count)
+        return [*request[:2], code, text, b"", b""]
 
-    def _allowed(self) -> set[bytes]:
+    def _judge(self, request: list[bytes]) -> tuple[bytes, bytes]:
+        _, _, _, address, _, mechanism, *credentials = request
+        if mechanism == b"CURVE" and self._allows(z85.encode(b"".join(credentials))):
+            return b"200", b"OK"
+        where = address.decode(errors="replace")
+        if count := self._faults.note(where):
+            log.warning("a client at %s was refused (the %d. time): its key is not in %s", where, count, self._clients)
+        return b"400", b"unknown key"
+
+    def _allows(self, key: bytes) -> bool:
+        now, changed_at = self._clock.monotonic(), self._clients.stat().st_mtime_ns
+        # One that was let in may have been taken away since; those that were not may come by the thousand.
+        if key in self._allowed or changed_at != self._changed_at or now - self._read_at >= READ_S:
+            self._allowed, self._read_at, self._changed_at = self._read_all(), now, changed_at
+        return key in self._allowed
+
+    def _read_all(self) -> set[bytes]:
         allowed = set()
         for path in self._clients.glob("*.public"):
             try:
                 allowed.add(_read(path))
             except ConfigError as error:
-                log.error("%s", error)
+                if count := self._faults.note(path.name):
+                    log.error("%s (the %d. time)", error, count)
         return allowed
 
 

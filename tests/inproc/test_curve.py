@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import zmq
+from driven_clock import DrivenClock
+from zmq.utils import z85
 
 from legato_rl.clock import SYSTEM_CLOCK
-from legato_rl.curve import CLIENT_SECRET, CLIENTS, FIRST_CLIENT, SERVER_PUBLIC, SERVER_SECRET, write_keys
+from legato_rl.curve import (
+    CLIENT_SECRET,
+    CLIENTS,
+    DOMAIN,
+    FIRST_CLIENT,
+    HANDLER,
+    READ_S,
+    SERVER_PUBLIC,
+    SERVER_SECRET,
+    Gate,
+    write_keys,
+)
 from legato_rl.endpoints import tcp_address
 from legato_rl.errors import ConfigError
 from legato_rl.sockets import Context, Received, Server, wait
@@ -150,3 +163,56 @@ def test_keys_that_cannot_be_used(keys: Path, address: str) -> None:
             damage()
             with pytest.raises(ConfigError, match=f"server.secret {sentence}"):
                 context.server("control", address, keys)
+
+
+@pytest.fixture
+def ask_gate(keys: Path) -> Iterator[tuple[Callable[..., bytes], DrivenClock]]:
+    """Asks a gate as libzmq does, further frames after the mechanism; the code that it answers. And the gate's clock."""
+    context, clock = zmq.Context(), DrivenClock()
+    gate = Gate(context, keys, clock)
+    with context.socket(zmq.REQ) as asker:
+        asker.setsockopt(zmq.LINGER, 0)
+        asker.connect(HANDLER)
+
+        def ask(*credentials: bytes, address: bytes = b"10.0.0.1") -> bytes:
+            asker.send_multipart([b"1.0", b"7", DOMAIN, address, b"", b"CURVE", *credentials])
+            assert asker.poll(PATIENCE_S * 1000), "the gate does not answer"
+            version, request_id, code, *_ = asker.recv_multipart()
+            assert (version, request_id) == (b"1.0", b"7")
+            return code
+
+        yield ask, clock
+    gate.close()
+    context.term()
+
+
+def test_a_fault_of_the_gate_closes_it_to_nobody(
+    ask_gate: tuple[Callable[..., bytes], DrivenClock], keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it cannot read is refused, and logged once in a while; whoever comes next is answered."""
+    ask, _ = ask_gate
+    known = z85.decode((keys / CLIENTS / FIRST_CLIENT).read_bytes().strip())
+    assert [ask(known[:-1]) for _ in range(5)] == [b"500"] * 5
+    assert ask(known) == b"200"
+    assert len([record for record in caplog.records if "500" in record.getMessage()]) == 3
+
+
+def test_a_flood_of_unknown_keys_reads_no_file_each_time_and_fills_no_log(
+    ask_gate: tuple[Callable[..., bytes], DrivenClock], keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are read once a second, and when a file came; a key that is taken away is refused at once."""
+    ask, clock = ask_gate
+    public, _ = zmq.curve_keypair()
+    (keys / CLIENTS / "damaged.public").write_text("no key")
+    second = keys / CLIENTS / "second.public"
+    for _ in range(5):
+        assert [ask(z85.decode(public)) for _ in range(8)] == [b"400"] * 8
+        clock.now += READ_S
+    said = [record.getMessage() for record in caplog.records]
+    assert len([line for line in said if "was refused" in line]) == 6, "of 40, at 1, 2, 4, 8, 16, 32"
+    assert len([line for line in said if "damaged.public" in line]) == 3, "of 5, at 1, 2, 4"
+    ask(z85.decode(public))
+    second.write_bytes(public)
+    assert [ask(z85.decode(public)) for _ in range(8)] == [b"200"] * 8
+    second.unlink()
+    assert ask(z85.decode(public)) == b"400"
