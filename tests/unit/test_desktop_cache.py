@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from legato_rl.workers.desktop.cache import Cache, downloads
+from legato_rl.workers.desktop.cache import OWNED, Cache, downloads
+from legato_rl.workers.desktop.owners import owner
 
 URL = "https://example.org/a.xlsx"
 TASK: dict[str, Any] = {
@@ -85,3 +86,14 @@ def test_a_name_that_leads_out(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"")
     cache.keep()
     assert os.listdir(tmp_path / "downloads") == []
+
+
+def test_what_dead_processes_left(tmp_path: Path) -> None:
+    """Their folders are deleted with the next desktop that starts; those of the living, and what says nothing, stay."""
+    host, _, pid, began = owner().split(" ")
+    for name, named in {"dead": f"{host} an-older-boot {pid} {began}", "living": owner(), "elsewhere": "h b 1 1"}.items():
+        Cache(tmp_path, name)
+        (tmp_path / "desktops" / name / OWNED).write_text(named)
+    (tmp_path / "desktops" / "unknown").mkdir()
+    Cache(tmp_path, "new")
+    assert {path.name for path in (tmp_path / "desktops").iterdir()} == {"living", "elsewhere", "unknown", "new"}

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from legato_rl.workers.desktop.docker_vm import keep_in_order
-from legato_rl.workers.desktop.owners import DESKTOP, OWNER
+from legato_rl.workers.desktop.owners import DESKTOP, OWNER, owner
 
 
 class Container:
@@ -66,6 +66,19 @@ def test_a_vm_in_order(tmp_path: Path) -> None:
     one.stop_emulator("vm.qcow2")
     assert engine.all == [theirs]
     assert one.container is None
+
+
+def test_what_dead_runs_left(tmp_path: Path) -> None:
+    """A container whose owner is gone, and its lock file; the living's stay."""
+    host, _, pid, began = owner().split(" ")
+    engine = Engine()
+    engine.run("vm", labels={DESKTOP: "run-0-worker-001", OWNER: f"{host} an-older-boot {pid} {began}"})
+    living = engine.run("vm", labels={DESKTOP: "run-2-worker-001", OWNER: owner()})
+    for run in ("0", "2"):
+        (tmp_path / f"legato-rl-run-{run}-worker-001.lck").touch()
+    keep_in_order(provider(engine, tmp_path / "docker_port_allocation.lck"), "run-1-worker-000", 4, 4)
+    assert engine.all == [living]
+    assert [path.name for path in tmp_path.iterdir()] == ["legato-rl-run-2-worker-001.lck"]
 
 
 def test_a_provider_of_other_insides(tmp_path: Path) -> None:

@@ -15,14 +15,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from legato_rl.workers.desktop.owners import gone, owner
+
 
 def default_cache() -> Path:
     """Where downloads are kept unless something else is said."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "legato-rl" / "osworld"
 
 
+OWNED = ".owner"
+"""The file in a desktop's folder that names the process whose it is, as `owners.owner` does."""
+
+
 class Cache:
-    """The files of one desktop below `root`; `name` is the desktop's. Wipes what an earlier one of its name left."""
+    """The files of one desktop below `root`; `name` is the desktop's.
+
+    Wipes what an earlier one of its name left, and what processes that are gone left under any name.
+    """
 
     def __init__(self, root: Path, name: str) -> None:
         self._shared = root / "downloads"
@@ -33,6 +42,15 @@ class Cache:
         self._files: dict[str, Path] = {}
         self._shared.mkdir(parents=True, exist_ok=True)
         self.delete()
+        for named in (root / "desktops").glob(f"*/{OWNED}"):
+            with suppress(OSError):
+                if gone(named.read_text()):
+                    # first out of the way: a new process of its name may come for the folder while it is deleted
+                    doomed = named.parent.with_name(f".{named.parent.name}.{os.getpid()}")
+                    named.parent.rename(doomed)
+                    shutil.rmtree(doomed, ignore_errors=True)
+        self._own.mkdir(parents=True)
+        self._claim()
 
     def begin(self, rollout: str, task: dict[str, Any]) -> Path:
         """A fresh folder for a rollout, with links to what is known of `task`'s downloads; the last one's is deleted."""
@@ -40,12 +58,16 @@ class Cache:
         self.folder = self._own / hashlib.sha256(rollout.encode()).hexdigest()[:16]
         files = self.folder / task["id"]
         files.mkdir(parents=True)
+        self._claim()
         self._files = {url: files / name for url, name in downloads(task) if Path(name).name == name}
         for url, path in self._files.items():
             with suppress(FileNotFoundError, FileExistsError):
                 os.link(self._shared / _name(url), path)
                 self._seeded[path] = _stamp(path)
         return self.folder
+
+    def _claim(self) -> None:
+        (self._own / OWNED).write_text(owner())
 
     def keep(self) -> None:
         """What has been downloaded whole may be shared from now on. Call it when OSWorld's work on it ended well."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from legato_rl.config import DesktopConfig
 from legato_rl.workers.desktop.container import ContainerDesktop, Size, connect_engine, start_desktop
+from legato_rl.workers.desktop.owners import reap_others
 
 
 class ContainerProvider:
@@ -17,6 +18,7 @@ class ContainerProvider:
     def __init__(self, config: DesktopConfig, name: str) -> None:
         self._config, self._name = config, name
         self._engine: Any = connect_engine()
+        reap_others(self._engine)
         self._desktop: ContainerDesktop | None = None
 
     def start_emulator(self, path_to_vm: str, headless: bool, os_type: str) -> None:

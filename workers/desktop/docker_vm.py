@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from legato_rl.workers.desktop.owners import labels, reap
+from legato_rl.workers.desktop.owners import labels, reap, reap_others
 
 PORTS = {5000: "server_port", 9222: "chromium_port", 8006: "vnc_port", 8080: "vlc_port"}
 """The guest's ports, and where the provider keeps what they are on the host."""
@@ -25,6 +25,8 @@ def keep_in_order(provider: Any, name: str, ram_gb: int, cpus: int) -> None:
     provider.lock_file = provider.lock_file.with_name(f"legato-rl-{name}.lck")
     provider._get_available_port = lambda start: start
     usual = provider.client.containers
+    for left in reap_others(provider.client):
+        provider.lock_file.with_name(f"legato-rl-{left}.lck").unlink(missing_ok=True)
 
     class Containers:
         """The engine's containers, of which `run` makes ours."""
