@@ -40,3 +40,17 @@ def test_a_guest_without_a_name_for_its_boot(tmp_path: Path) -> None:
     with Guest(commands={"^answer it": done(output="yes\n"), "boot_id$": unknown}) as guest, desktop(tmp_path, guest) as driven:
         driven.reset(task(**GRADED))
         assert driven.evaluate() == 1.0
+
+
+def test_another_container_at_the_same_port(tmp_path: Path) -> None:
+    """It shares the kernel's name for the boot, but its first process began at another time."""
+    stat = "1 (a b) c) S {}1 2 3 4".format("0 " * 18)
+    commands = {"^answer it": done(output="yes\n"), "boot_id$": done(output="one\n"), "^cat /proc/1/stat": done(output=stat)}
+    with Guest(commands=commands) as guest, desktop(tmp_path, guest) as driven:
+        driven.reset(task(**GRADED))
+        assert driven.evaluate() == 1.0
+        driven.reset(task(rollout="r:g:0:1", **GRADED))
+        guest.commands["^cat /proc/1/stat"] = done(output=stat.replace("1 2 3 4", "9 2 3 4"))
+        with pytest.raises(DesktopFailure) as failure:
+            driven.evaluate()
+        assert failure.value.type == "guest_rebooted"

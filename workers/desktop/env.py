@@ -130,7 +130,7 @@ def _trusted(base: Any, watch: Watch) -> Any:
             return verdict
 
         def _find_boot_id(self) -> str:
-            return Guest(self.vm_ip, int(self.server_port), SYSTEM_CLOCK).boot_id()
+            return _boot_id(Guest(self.vm_ip, int(self.server_port), SYSTEM_CLOCK))
 
         def _revert_to_snapshot(self) -> None:
             watch.look_away()
@@ -155,6 +155,14 @@ def _trusted(base: Any, watch: Watch) -> Any:
             return {"screenshot": None, "accessibility_tree": None, "terminal": None, "instruction": self.instruction}
 
     return TrustedEnv
+
+
+def _boot_id(guest: Guest) -> str:
+    """What no other boot, and no other container on this machine, has: containers share the kernel's name for its boot, and
+    Docker may give one's port to the next, but their first processes began at other times.
+    """
+    first = guest.execute(["cat", "/proc/1/stat"], PROBE_S).stdout.rpartition(")")[2].split()
+    return f"{guest.boot_id()} {first[19] if len(first) > 19 else ''}"
 
 
 def _set_up(usual: Callable[..., bool], server: str, watch: Watch, config: Any, *args: Any, **kwargs: Any) -> bool:
