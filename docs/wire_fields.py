@@ -142,6 +142,7 @@ MEANINGS: dict[str, str] = {
     "phase": "what the worker is doing",
     "holds": "the try that is held; nil where none is",
     "Beat.stored": "the last key that was seen stored",
+    "Beat.dropped": "the last key that was given back because the process is to end; nil where none was",
     "built": "desktops built by this process, the failed ones included",
     "build_failures": "how many of those did not pass their self-check",
     "Beat.message": "why the last desktop did not pass its self-check; empty where it did",

@@ -64,7 +64,7 @@ class ServiceDir:
 
     @property
     def state(self) -> Path:
-        """What the broker was told since it first started (broker/state.py), for the one that comes after it."""
+        """What the broker was told since it first started (broker/told.py), for the one that comes after it."""
         return self.root / "state.json"
 
     @property

@@ -112,7 +112,9 @@ CLOSED = Event(
 )
 EXAMPLES: list[Message] = [
     Refused(about="PutRow", reason="the disk is full"),
-    Beat(worker="w1", boot="b1", ready=False, phase="policy", holds=HOLDING, stored=KEY, built=1, build_failures=0),
+    Beat(
+        worker="w1", boot="b1", ready=False, phase="policy", holds=HOLDING, stored=KEY, built=1, build_failures=0, dropped=KEY
+    ),
     Order(boot="b1", assign=ASSIGNMENT, held=KEY, stop="group_closed", rebuild=2),
     ProxyBeat(boot="b2", state="down", queued=3, running=0, down_s=4.5, message="connection refused"),
     ProxyOrder(boot="b2", number=2, url="http://127.0.0.1:8000/v1", policies=[POLICY], max_inflight=8, pause="wait"),

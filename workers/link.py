@@ -17,15 +17,18 @@ from dataclasses import dataclass, replace
 from legato_rl.clock import Clock
 from legato_rl.config import DesktopConfig, Phase
 from legato_rl.errors import ExitCode
-from legato_rl.records import RolloutKey, StopReason
+from legato_rl.records import StopReason
 from legato_rl.role import Quit
 from legato_rl.sockets import Bell, Client, wait
-from legato_rl.wire import Assignment, Beat, Holding, Order, Refused
+from legato_rl.wire import Assignment, Beat, Order, Refused
+from legato_rl.workers.standing import Standing
 
 log = logging.getLogger("legato_rl.worker")
 
 QUIT_S = 5.0
 """Seconds that the main thread has to begin closing, once the process was asked to end; it may hang in a guest call."""
+LAST_WORD_S = 0.2
+"""Seconds for the last beat to leave before `os._exit`, which waits for no socket."""
 BEAT_S = 1.0
 """Seconds between two beats when nothing changes."""
 
@@ -44,31 +47,6 @@ class Dropped(BaseException):
 
 
 @dataclass
-class _State:
-    phase: Phase = "booting"
-    step: int = -1
-    past_actions: bool = False
-    deadline: float | None = None
-    ready: bool = False
-    holds: RolloutKey | None = None
-    lease: int = 0
-    stored: RolloutKey | None = None
-    built: int = 0
-    build_failures: int = 0
-    message: str = ""
-    assigned: Assignment | None = None
-    stop: StopReason | None = None
-    drop: bool = False
-    rebuild: int = 0
-    boots: int = 0
-    boot_ask: int = 0
-    may_boot: int = 0
-    leave: bool = False
-    park: bool | None = None
-    quit: bool = False
-
-
-@dataclass
 class Link:
     """What the two threads of a worker tell each other. Every method may be called from the main thread.
 
@@ -84,7 +62,7 @@ class Link:
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._state = _State()
+        self._state = Standing()
         self.news = self.quit_.bell
         self._changed = Bell()
         self._last: Beat | None = None
@@ -127,7 +105,15 @@ class Link:
             state = self._state
             if stored:
                 state.stored = state.holds
+            elif self.quit_.asked:
+                state.dropped = state.holds
             state.holds, state.stop, state.drop = None, None, False
+        self._changed.ring()
+
+    def end(self) -> None:
+        """The main thread begins nothing any more: a try that was handed out meanwhile is given back."""
+        with self._lock:
+            self._state.give_back_unbegun()
         self._changed.ring()
 
     def ready(self) -> None:
@@ -208,14 +194,16 @@ class Link:
         while True:
             now = self.clock.monotonic()
             with self._lock:
-                if self._state.quit:
-                    return
-                deadline, phase = self._state.deadline, self._state.phase
+                ends, deadline, phase = self._state.quit, self._state.deadline, self._state.phase
+            if ends:
+                # What was given back last would cost the attempt a try if it were not told.
+                self._changed_beats(orders)
+                return
             if self.quit_.asked and phase != "closing":
                 quit_at = now + QUIT_S if quit_at is None else quit_at
                 deadline = quit_at if deadline is None else min(quit_at, deadline)
             if deadline is not None and now >= deadline:
-                self._end(phase)
+                self._end(phase, orders)
             until = next_beat if deadline is None else min(next_beat, deadline)
             wait([orders, self._changed], max(0.0, until - now))
             self._changed_beats(orders)
@@ -244,32 +232,12 @@ class Link:
     def _told(beat: Beat) -> tuple[object, ...]:
         # A change of these is told at once; the phase of the moment waits for the next beat.
         holds = beat.holds
-        return beat.ready, beat.stored, beat.built, beat.boot_ask, holds and (holds.key, holds.lease, holds.past_actions)
+        now = beat.ready, beat.stored, beat.dropped, beat.built, beat.boot_ask
+        return *now, holds and (holds.key, holds.lease, holds.past_actions)
 
     def _beat(self) -> Beat:
         with self._lock:
-            state = self._state
-            holds = None
-            if state.holds is not None:
-                holds = Holding(
-                    key=state.holds,
-                    lease=state.lease,
-                    phase=state.phase,
-                    step=max(state.step, 0),
-                    past_actions=state.past_actions,
-                )
-            return Beat(
-                worker=self.worker,
-                boot=self.boot,
-                ready=state.ready and state.assigned is None,
-                phase=state.phase,
-                holds=holds,
-                stored=state.stored,
-                built=state.built,
-                build_failures=state.build_failures,
-                message=state.message,
-                boot_ask=state.boot_ask,
-            )
+            return self._state.beat(self.worker, self.boot)
 
     def _obey(self, order: Order) -> None:
         if order.boot != self.boot:
@@ -291,10 +259,14 @@ class Link:
         if changed:
             self.news.ring()
 
-    def _end(self, phase: Phase) -> None:
+    def _end(self, phase: Phase, orders: Client) -> None:
         why = f"passed its deadline of {self.config.deadline(phase)} s"
         if self.quit_.asked:
             why = "was still on when the process was to end"
+            with self._lock:
+                self._state.give_back()
+            orders.send(self._beat())
+            self.clock.sleep(LAST_WORD_S)
         log.error("the phase %s %s: this process ends itself", phase, why)
         logging.shutdown()
         os._exit(ExitCode.DEADLINE)

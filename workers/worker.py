@@ -64,6 +64,7 @@ class Worker:
                     continue
                 self._run_try(assignment, lease, quit_)
         finally:
+            self.link.end()
             self._close()
 
     def _rest(self, parked: bool) -> None:

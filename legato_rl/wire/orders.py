@@ -19,6 +19,7 @@ class Beat(Message):
     `boot` is random per process: a new one means that what the old one held is lost. `ready`: the desktop passed its
     self-check and the last row is stored, so a new try may be held. `stored` is the last key that was seen stored, `built`
     counts desktops, `build_failures` those that failed the self-check; `boot_ask` numbers a boot or revert that waits or runs.
+    `dropped` is the last key that this process gave back, without a row and without fault, because it was asked to end.
     """
 
     worker: str
@@ -31,6 +32,7 @@ class Beat(Message):
     build_failures: int
     message: str = ""
     boot_ask: int = 0
+    dropped: RolloutKey | None = None
 
 
 class Order(Message):

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
 import pytest
 from scripted_desktop import READY, Gate, ScriptedDesktop
-from worker_scene import KEY, reply, stage
+from worker_scene import KEY, PATIENCE_S, reply, stage
 
+from legato_rl.clock import SYSTEM_CLOCK
+from legato_rl.config import DesktopConfig
 from legato_rl.desktop import ActResult
+from legato_rl.endpoints import address
 from legato_rl.records import RolloutKey, Status
-from legato_rl.wire import Refused, StatusAsk
+from legato_rl.role import Quit
+from legato_rl.sockets import Context, Received, Server, wait
+from legato_rl.wire import Assignment, Beat, Order, Refused, StatusAsk
+from legato_rl.workers.link import Link
 
 OTHER = RolloutKey(run="r1", group="g1", attempt=1, try_=0)
 
@@ -143,7 +153,7 @@ def test_a_dropped_try_leaves_no_row(where: str) -> None:
             scene.push(held=KEY, drop=True)
         gate.open.set()
         scene.until(lambda: scene.beats[-1].ready and scene.beats[-1].holds is None, "the ready beat")
-        assert scene.beats[-1].stored is None
+        assert (scene.beats[-1].stored, scene.beats[-1].dropped) == (None, None), "the broker knows that it asked for it"
         assert scene.drafts == []
         assert scene.cancels
         scene.give()  # the very same try may be held again
@@ -180,3 +190,40 @@ def test_a_worker_survives_a_broker_that_talks_nonsense() -> None:
         scene.give()
         scene.answer("DONE")
         assert scene.store()["outcome"] == "graded"
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_the_last_beat_gives_back_what_is_held(begun: bool, tmp_path: Path) -> None:
+    """The process ends at once: its last beat leaves all the same, also for a try that was not begun yet."""
+    quit_ = Quit()
+    link = Link("w", "b", DesktopConfig(backend="fake"), SYSTEM_CLOCK, quit_)
+    with Context() as context, context.server("orders", address(tmp_path, "orders")) as broker:
+        with context.client("orders", address(tmp_path, "orders")) as orders:
+            link.ready()
+            thread = Thread(target=link.serve, args=(orders,))
+            thread.start()
+            peer = hear(broker, lambda beat: beat.ready).peer
+            given = Assignment(key=KEY, task_id="g1", domain=None, task={}, max_steps=1)
+            broker.send(peer, Order(boot="b", assign=given))
+            wait([link.news], PATIENCE_S)
+            link.quit()
+            thread.join()
+            if begun:
+                assert link.take(1) is not None
+            quit_.ask()
+            if begun:
+                link.release(stored=False)
+            link.end()
+            link.serve(orders)
+        hear(broker, lambda beat: beat.dropped == KEY and beat.holds is None and not beat.ready)
+
+
+def hear(broker: Server, accept: Callable[[Beat], bool]) -> Received:
+    """The next beat that `accept` takes."""
+    deadline = SYSTEM_CLOCK.monotonic() + PATIENCE_S
+    while SYSTEM_CLOCK.monotonic() < deadline:
+        wait([broker], 1.0)
+        for received in broker.receive():
+            if isinstance(received.message, Beat) and accept(received.message):
+                return received
+    raise AssertionError("no such beat came")

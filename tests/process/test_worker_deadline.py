@@ -97,7 +97,7 @@ def test_closing_has_a_deadline_of_its_own() -> None:
 
 
 def test_a_worker_that_is_to_end_does_not_stay_for_a_hung_call(tmp_path: Path) -> None:
-    """The phase's own deadline is minutes away; the log says why it was not waited for."""
+    """The phase's own deadline is minutes away; the log says why it was not waited for, and the try is given back."""
     with worker(tmp_path, backend="desktops:HangsInEvaluate") as (process, scene):
         scene.give()
         scene.answer(DONE)
@@ -109,6 +109,18 @@ def test_a_worker_that_is_to_end_does_not_stay_for_a_hung_call(tmp_path: Path) -
         assert "the phase evaluate was still on when the process was to end" in process.log()
         scene.turn()
         assert scene.drafts == []
+        assert (scene.beats[-1].holds, scene.beats[-1].dropped) == (None, KEY)
+
+
+def test_a_worker_that_is_terminated_gives_its_try_back(tmp_path: Path) -> None:
+    """The call that it waits for is let go of, and a beat says so before the process is gone."""
+    with worker(tmp_path) as (process, scene):
+        scene.give()
+        scene.call()
+        process.terminate()
+        scene.until(lambda: scene.beats[-1].dropped == KEY, "the beat that gives the try back")
+        assert scene.beats[-1].holds is None
+        assert process.wait() == ExitCode.DONE
 
 
 @pytest.mark.parametrize("how", ["terminated", "told to leave"])
