@@ -1,12 +1,14 @@
 """What is the verdict on the live desktop? OSWorld's own evaluation, once, with every answer below it accounted for.
 
 The guest's own "no" goes to the evaluator. Where a getter or metric then raises, that metric is 0: the thing is not
-there. A lost answer raises DesktopFailure through the evaluator, a failed download too. Anything else that it raises is
-its own and passes. DesktopEnv combines the metrics, so one that is 0 counts in a list as OSWorld means it to.
+there. So it is where a file of the guest's is nothing that can be read. A lost answer raises DesktopFailure through the
+evaluator, a failed download too. Anything else that it raises is its own and passes. DesktopEnv combines the metrics, so
+one that is 0 counts in a list as OSWorld means it to.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -15,7 +17,10 @@ import requests
 from legato_rl.desktop import DesktopFailure
 from legato_rl.workers.desktop.env import programs
 from legato_rl.workers.desktop.guest import PROBE_S, Guest
+from legato_rl.workers.desktop.unreadable import OUR_FILES, cannot_be_read, is_files_doing
 from legato_rl.workers.desktop.watch import No, Watch
+
+log = logging.getLogger("legato_rl.worker")
 
 
 class _Lacking:
@@ -81,13 +86,13 @@ class _Judge:
             self._before = [0]
             env.result_getter = self._getter(0, env.result_getter, first=True)
             env.expected_getter = self._getter(0, env.expected_getter)
-            env.metric = self._metric(0, env.metric, env.evaluator.get("result") or {})
+            env.metric = self._metric(0, env.metric, env.evaluator.get("result") or {}, env.evaluator.get("expected") or {})
             return
         self._before = [0] * len(env.metric)
-        results = env.evaluator.get("result") or [{}] * len(env.metric)
+        results, expected = (env.evaluator.get(name) or [{}] * len(env.metric) for name in ("result", "expected"))
         env.result_getter = [self._getter(i, getter, first=True) for i, getter in enumerate(env.result_getter)]
         env.expected_getter = [self._getter(i, getter) for i, getter in enumerate(env.expected_getter)]
-        env.metric = [self._metric(i, metric, results[i] or {}) for i, metric in enumerate(env.metric)]
+        env.metric = [self._metric(i, metric, results[i] or {}, expected[i] or {}) for i, metric in enumerate(env.metric)]
 
     def _postconfig(self, usual: Callable[..., bool], config: Any, *args: Any, **kwargs: Any) -> bool:
         """The steps before the verdict. What the guest refuses of them is for the evaluator to judge."""
@@ -124,6 +129,9 @@ class _Judge:
                 self._raise_lost(error, before)
                 if self._lacks(i, config, getter) or (first and isinstance(error, FileNotFoundError)):
                     return _LACKING
+                if first and config.get("type") not in OUR_FILES and cannot_be_read(error, config.get("type")):
+                    log.warning("what the guest gave is nothing that %s can read: %r", getter, error)
+                    return _LACKING
                 raise
             self._watch.check()
             if not first and len(self._watch.outside) > before:
@@ -134,7 +142,7 @@ class _Judge:
         guarded.__module__ = getattr(getter, "__module__", "")
         return guarded
 
-    def _metric(self, i: int, metric: Any, result: dict[str, Any]) -> Any:
+    def _metric(self, i: int, metric: Any, result: dict[str, Any], expected: dict[str, Any]) -> Any:
         def guarded(*states: Any, **options: Any) -> Any:
             if any(isinstance(state, _Lacking) for state in states):
                 return 0.0
@@ -147,6 +155,9 @@ class _Judge:
                 self._raise_lost(error, before)
                 getters = self._env.result_getter
                 if self._lacks(i, result, getters[i] if isinstance(getters, list) else getters):
+                    return 0.0
+                if is_files_doing(metric, states, (result.get("type"), expected.get("type")), options, error):
+                    log.warning("a file of the guest's is none that %s can read: %r", metric, error)
                     return 0.0
                 raise
             self._watch.check()
