@@ -58,6 +58,29 @@ def test_a_setup_that_ends_programs(step: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "title", "met"),
+    [
+        ("/home/user/a.txt", "a.txt - Mousepad", True),
+        ("/home/user/a.txt", "*A.txt (~/) - gedit", True),
+        ("/home/user/a.txt", "Terminal", False),
+        ("/home/user/a.txt", "data.txt - Mousepad", False),
+        ("/home/user/a.txt", "a.txt.bak - Mousepad", False),
+        ("/home/user/main.py", "main.py - Visual Studio Code", True),
+        ("/home/user/main.py", "domain.py - Code", False),
+        ("/home/user/my report (1).docx", "my report (1).docx — LibreOffice Writer", True),
+        ("/home/user/my report (1).docx", "[my report (1)] (imported)-1.0", True),
+        ("/home/user/über_1.png", "[über_1] (importiert)-1.0 (RGB) – GIMP", True),
+        ("/home/user/über_1.png", "über_12.png", False),
+        ("/home/user/.bashrc", ".bashrc - gedit", True),
+    ],
+)
+def test_names_are_whole_words(path: str, title: str, met: bool) -> None:
+    """A short name is a part of many a title."""
+    (expected,) = expected_windows(setup({"type": "open", "parameters": {"path": path}}))
+    assert bool(expected.among([Window(1, "x.X", title)])) is met
+
+
+@pytest.mark.parametrize(
     ("title", "met"), [("budget.xlsx - LibreOffice Calc", True), ("BUDGET - Calc", True), ("other - Calc", False)]
 )
 def test_what_is_opened(title: str, met: bool) -> None:

@@ -49,7 +49,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Expected:
-    """A window that must be there: by its class, or by words in its title, lower case."""
+    """A window that must be there: by its class, or by whole words in its title, lower case."""
 
     what: str
     kind: str = ""
@@ -59,7 +59,12 @@ class Expected:
         """Those of `windows` that are it."""
         if self.kind:
             return [window for window in windows if re.search(self.kind, window.kind.lower())]
-        return [window for window in windows if any(title in window.title.lower() for title in self.titles)]
+        return [window for window in windows if any(_names(window.title.lower(), title) for title in self.titles)]
+
+
+def _names(title: str, words: str) -> bool:
+    """Whether a title has the words as whole ones: `a` is neither in `data.txt` nor in `a.txt`, `a.txt` not in `a.txt.bak`."""
+    return re.search(rf"(?<![\w.-]){re.escape(words)}(?!\w|\.\w)", title) is not None
 
 
 def parse_windows(text: str) -> list[Window]:
