@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +88,7 @@ def desktop(desktop_image: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         ram_gb=2,
         cpus=2,
         cache_dir=tmp_path_factory.mktemp("cache"),
+        osworld_path=tmp_path_factory.mktemp("checkout"),
     )
     one = OSWorldDesktop(config, f"leaks-{os.getpid()}")
     yield one
@@ -128,9 +128,10 @@ def test_a_mess(desktop: OSWorldDesktop, clean: dict[str, Any], mess: str) -> No
     assert [name for name in clean if now[name] != clean[name]] == []
 
 
-def test_a_setup_of_its_own(desktop: OSWorldDesktop, clean: dict[str, Any], tmp_path: Path) -> None:
+def test_a_setup_of_its_own(desktop: OSWorldDesktop, clean: dict[str, Any]) -> None:
     """A wallpaper, a program and a file that OSWorld's own setup steps have brought are gone with their task."""
-    picture = tmp_path / "red.png"
+    assert desktop.config.osworld_path is not None
+    picture = desktop.config.osworld_path / "red.png"
     Image.new("RGB", (64, 64), (200, 0, 0)).save(picture)
     way = begin(
         desktop,

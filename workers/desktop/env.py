@@ -22,6 +22,7 @@ from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.config import DesktopConfig
 from legato_rl.desktop import DesktopFailure
 from legato_rl.errors import ConfigError
+from legato_rl.workers.desktop import host_files
 from legato_rl.workers.desktop.docker_vm import keep_in_order
 from legato_rl.workers.desktop.guest import PROBE_S, Guest
 from legato_rl.workers.desktop.watch import Watch
@@ -69,7 +70,7 @@ def import_osworld(config: DesktopConfig) -> Any:
 
 
 def open_env(config: DesktopConfig, name: str, cache: Path, watch: Watch, provider: Provider | None = None) -> Any:
-    """Boot a desktop: a DesktopEnv with what `_trusted` adds. `provider` stands in for OSWorld's own where given."""
+    """Boot a desktop: a DesktopEnv with what `trusted` adds. `provider` stands in for OSWorld's own where given."""
     module = import_osworld(config)
     usual = getattr(module, FACTORY)
 
@@ -97,7 +98,8 @@ def open_env(config: DesktopConfig, name: str, cache: Path, watch: Watch, provid
     known = inspect.signature(module.DesktopEnv.__init__).parameters
     setattr(module, FACTORY, factory)
     try:
-        return _trusted(module.DesktopEnv, watch)(**{key: value for key, value in wanted.items() if key in known})
+        env = trusted(module.DesktopEnv, watch, own_folders(module, config.osworld_path))
+        return env(**{key: value for key, value in wanted.items() if key in known})
     finally:
         setattr(module, FACTORY, usual)
 
@@ -107,11 +109,17 @@ def programs(env: Any) -> set[int]:
     return {int(getattr(env, port)) for port in ("chromium_port", "vlc_port", "vnc_port") if getattr(env, port, None)}
 
 
-def _trusted(base: Any, watch: Watch) -> Any:
-    """`base` with four changes.
+def own_folders(module: Any, checkout: Path | None) -> list[Path]:
+    """Where OSWorld's own files are: its package, and the checkout at `checkout`."""
+    return [Path(module.__file__).parent, *([checkout] if checkout else [])]
 
-    Its client asks once, a setup that did not happen raises, no picture is taken, and a guest that was booted anew since
-    the task's start gets no verdict: it answers as if nothing had been, and what was open on it is gone.
+
+def trusted(base: Any, watch: Watch, folders: list[Path]) -> Any:
+    """`base` with five changes.
+
+    A task brings no file of this machine but those of `folders` and of its rollout's cache. Its client asks once, a setup
+    that did not happen raises, no picture is taken, and a guest that was booted anew since the task's start gets no
+    verdict: it answers as if nothing had been, and what was open on it is gone.
     """
 
     class TrustedEnv(base):  # type: ignore[misc]
@@ -119,6 +127,7 @@ def _trusted(base: Any, watch: Watch) -> Any:
         _boot_id = ""
 
         def reset(self, *args: Any, **kwargs: Any) -> Any:
+            host_files.check([*args, kwargs.get("task_config")], [*folders, Path(self.cache_dir_base)])
             seen = super().reset(*args, **kwargs)
             self._boot_id = self._find_boot_id()
             return seen

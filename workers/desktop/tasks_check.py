@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from legato_rl.config import DesktopConfig
 from legato_rl.errors import ConfigError
-from legato_rl.workers.desktop.env import import_osworld
+from legato_rl.workers.desktop.env import import_osworld, own_folders
+from legato_rl.workers.desktop.host_files import outside
 
 DRIVE = frozenset({"googledrive", "login"})
 """Setup steps that need real Google credentials."""
@@ -23,10 +24,11 @@ LISTS = ("result", "expected", "options")
 
 
 class Names:
-    """What an OSWorld has: metrics, getters, setup steps."""
+    """What an OSWorld has: metrics, getters, setup steps, and the folders of its own files."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, folders: Sequence[Path] = ()) -> None:
         self._module = module
+        self._folders = folders
 
     def metric(self, name: str) -> bool:
         """Whether there is such an evaluator function."""
@@ -39,6 +41,10 @@ class Names:
     def step(self, name: str) -> bool:
         """Whether there is such a setup step."""
         return callable(getattr(self._module.SetupController, f"_{name}_setup", None))
+
+    def strangers(self, task: dict[str, Any]) -> Iterator[str]:
+        """The files of this machine that a task names and that are not OSWorld's."""
+        return outside(task, self._folders)
 
 
 def faults(task: dict[str, Any], names: Names) -> Iterator[str]:
@@ -71,6 +77,8 @@ def faults(task: dict[str, Any], names: Names) -> Iterator[str]:
             name = step.get("parameters", {}).get(key, "")
             if not _inside(name):
                 yield f"its file name {name!r} leads out of the rollout's folder"
+    for path in names.strangers(task):
+        yield f"its file {path!r} of this machine is not one of the OSWorld checkout"
 
 
 def steps(task: dict[str, Any]) -> list[dict[str, Any]]:
@@ -114,7 +122,7 @@ def main() -> None:
     except ConfigError as error:
         print(error, file=out)
         sys.exit(error.exit_code)
-    print(json.dumps(check(json.load(sys.stdin), Names(module))), file=out)
+    print(json.dumps(check(json.load(sys.stdin), Names(module, own_folders(module, path)))), file=out)
 
 
 if __name__ == "__main__":
