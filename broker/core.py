@@ -105,7 +105,8 @@ class Core:
         holds = beat.holds.key if beat.holds else None
         if holds is None and worker.expected is not None:
             run = self.runs.get(worker.expected.run)
-            if run is None or run.state != "running" or self.parked(worker.name):
+            given_back = beat.dropped == worker.expected or self.parked(worker.name)
+            if run is None or run.state != "running" or given_back:
                 self._take_back(worker.expected)
                 self._let_go(worker)
         elif holds is not None and holds != worker.expected:

@@ -172,3 +172,17 @@ def test_what_a_worker_holds_goes_before_what_it_was_given_by_an_older_beat() ->
     assigned = core.beat(beat("w1"), RECONCILE_S).assign
     assert assigned is not None
     assert assigned.key == key(0)
+
+
+def test_a_try_that_a_worker_gives_back_costs_nothing() -> None:
+    """Its process is to end: the same try goes to another, no row is owed, and the next process lost nothing."""
+    core = make_core()
+    feed(core)
+    core.beat(beat("w0"), 0.0)
+    core.beat(beat("w0", holds=holding(key(0)), ready=False), 0.1)
+    core.beat(beat("w0", dropped=key(0), ready=False), 0.2)
+    core.beat(beat("w0", boot="w0-2", ready=False), 0.3)
+    assert run_of(core).groups.owed() == []
+    assigned = core.beat(beat("w1"), 0.4).assign
+    assert assigned is not None
+    assert assigned.key == key(0)
