@@ -37,6 +37,9 @@ MESSES = {
     "a file that is gone": "rm ~/.bashrc",
     "a process": "setsid nohup sh -c 'trap \"\" TERM; while true; do sleep 1; done' > /dev/null 2>&1 &",
     "a temporary file": "mkdir /tmp/left; echo x > /tmp/left/x",
+    "a temporary file that outlives a boot": "mkdir /var/tmp/left; echo x > /var/tmp/left/x",
+    "a cache": "mkdir -p ~/.cache/left; echo x > ~/.cache/left/x",
+    "a clipboard": "printf left | xclip -selection clipboard; printf left | xsel -ip",
     "a key that is held": "python3 -c 'import pyautogui; pyautogui.keyDown(\"shift\")'",
 }
 
@@ -48,17 +51,26 @@ def test_what_a_rollout_leaves(stock: OSWorldDesktop) -> None:
     for name, command in MESSES.items():
         assert stock._guest.execute(command, shell=True).rc == 0, name
         assert cleaner.clean() == [], name
-    left = stock._guest.execute("ls -A ~ /tmp; cat ~/.bashrc | tail -n 1; pgrep -fc 'while true'", shell=True).stdout
+    selections = "for s in clipboard primary; do timeout 2 xclip -selection $s -o; done"
+    seen = f"ls -A ~ ~/.cache /tmp /var/tmp; cat ~/.bashrc | tail -n 1; pgrep -fc 'while true'; {selections}"
+    left = stock._guest.execute(seen, shell=True).stdout
     assert "left" not in left
     assert "changed" not in left
 
 
 def test_what_the_tool_cannot_undo(stock: OSWorldDesktop) -> None:
-    """A part of the session that is gone is told, so that the desktop is booted anew."""
+    """Another server, a changed system, a part of the session that is gone: told, so that the desktop is booted anew."""
     cleaner = stock.resets.cleaner
     assert cleaner is not None
-    assert stock._guest.execute(["pkill", "tint2"]).rc == 0
-    assert [what for what in cleaner.clean() if "tint2" in what] != []
+    changes = {
+        "server": "mkdir -p ~/server; echo x >> ~/server/main.py",
+        "system": "echo password | sudo -S touch /etc/left",
+        "tint2": "pkill tint2",
+    }
+    assert cleaner.clean() == []
+    for name, command in changes.items():
+        assert stock._guest.execute(command, shell=True).rc == 0, name
+        assert [what for what in cleaner.clean() if name in what] != [], name
 
 
 def test_rollouts(stock: OSWorldDesktop) -> None:
@@ -69,7 +81,10 @@ def test_rollouts(stock: OSWorldDesktop) -> None:
         solve(stock, words)
         stock.wait_before_eval()
         assert stock.evaluate() == reward
-    assert stock.resets.counts == {"booted": 1, "fast": 2}
+    # on a busy machine one may be found not to be clean in time, and is followed by a boot
+    counts = stock.resets.counts
+    assert (counts["booted"], counts["fast"] + counts["escalated"]) == (1, 2)
+    assert counts["fast"] >= 1, counts
 
 
 def test_a_baseline_that_was_forged(stock: OSWorldDesktop) -> None:

@@ -25,14 +25,26 @@ from typing import Any
 HOME = Path.home()
 STORE = Path("/var/tmp/legato-rl-baseline")
 DCONF = shutil.which("dconf")
-APART = ("server", ".cache", *([".config/dconf"] if DCONF else []))
-"""Folders of the home that are neither kept nor put back: OSWorld's own server, what programs make anew, and settings.
+SERVER = HOME / "server"
+APART = (SERVER.name, *([".config/dconf"] if DCONF else []))
+"""Folders of the home that are neither kept nor put back: OSWorld's own server, which runs, and settings.
 
 Those are put back through their own service: programs that live on would not hear of a changed file, and the service
 would write its old copy over it.
 """
-TMP = (Path("/tmp"), Path("/dev/shm"))
-GRACE_S = 2.0
+MADE = ("screenshots", "__pycache__")
+"""Folders of the server's that it writes itself."""
+CACHE = ".cache"
+"""The home's folder that is put back but not checked: what lives on writes there again."""
+TMP = (Path("/tmp"), Path("/dev/shm"), Path("/var/tmp"))
+SYSTEM = (
+    *("/etc", "/opt", "/srv", "/usr/local", "/usr/bin", "/usr/sbin"),
+    *("/usr/share/applications", "/usr/share/glib-2.0", "/usr/share/mime"),
+)
+"""What only root can change. A change there is told, not undone."""
+SELECTIONS = ("PRIMARY", "SECONDARY", "CLIPBOARD")
+GRACE_S, END_S = 2.0, 10.0
+"""Seconds that a process gets to end by itself, and those in which all must have ended."""
 TURN_S = 0.05
 TOLD = 10
 
@@ -69,7 +81,7 @@ def owner(folder: Path) -> int:
 def end(known: set[Key]) -> None:
     """End this user's processes that are not of the baseline, and what they start meanwhile: ask, wait, force."""
     asked: set[Key] = set()
-    for turn in range(int(GRACE_S / TURN_S) * 2):
+    for turn in range(int(END_S / TURN_S)):
         strangers = {key for key, (uid, _) in processes().items() if key not in known and uid == os.getuid()}
         if not strangers:
             return
@@ -130,9 +142,26 @@ def remove(path: Path) -> None:
 
 def temporary() -> set[str]:
     """What lies in the folders for temporary files, this user's."""
-    return {
-        str(path) for root in TMP for path in root.iterdir() if path.lstat().st_uid == os.getuid() and path != Path(__file__)
-    }
+    own = (Path(__file__), STORE)
+    return {str(path) for root in TMP for path in root.iterdir() if path.lstat().st_uid == os.getuid() and path not in own}
+
+
+def server() -> str:
+    """A digest of OSWorld's server: it does what the next rollout is graded by, and this user may write there."""
+    seen = hashlib.sha256()
+    for folder, folders, files in os.walk(SERVER):
+        folders[:] = sorted(name for name in folders if name not in MADE)
+        for path in (Path(folder, name) for name in sorted((*folders, *files))):
+            content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes() if path.is_file() else b""
+            seen.update(f"{path}\0{path.lstat().st_mode}\0{len(content)}\0".encode(errors="surrogateescape") + content)
+    return seen.hexdigest()
+
+
+def changed_since(taken: float) -> list[str]:
+    """Paths in SYSTEM that were changed since `taken` (seconds since the epoch), by a time that nobody can set."""
+    roots = [path for path in SYSTEM if Path(path).exists()]
+    command = ["find", *roots, "-xdev", "-newerct", f"@{taken:.6f}", "-print"]
+    return sorted(subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout.split("\n")[:-1])
 
 
 def settings(*command: str, given: str = "") -> str:
@@ -157,6 +186,8 @@ def baseline() -> dict[str, Any]:
         "home": kept,
         "temporary": sorted(temporary()),
         "settings": dump,
+        "server": server(),
+        "taken": STORE.stat().st_ctime,
         "processes": [[*key, *value] for key, value in processes().items()],
     }
     text = json.dumps(base)
@@ -170,8 +201,8 @@ def reset() -> dict[str, Any]:
     base = json.loads(text)
     known = {(pid, start) for pid, start, _, _ in base["processes"]}
     needed = {command for _, _, uid, command in base["processes"] if uid == os.getuid()}
-    release_keys()
     end(known)
+    unheld = let_go()
     restore(base["home"])
     if settings("dump", "/") != base["settings"]:
         settings("reset", "-f", "/")
@@ -185,29 +216,47 @@ def reset() -> dict[str, Any]:
         "processes": [name[:80] for key, (uid, name) in alive.items() if key not in known and uid in (os.getuid(), -1)],
         # A panel or window manager that the last rollout ended: the next one would have to do without.
         "gone": sorted(needed - {command for _, command in alive.values()}),
-        "home": [path for path in sorted(now.keys() | base["home"].keys()) if now.get(path) != base["home"].get(path)],
+        "home": [
+            path
+            for path in sorted(now.keys() | base["home"].keys())
+            if now.get(path) != base["home"].get(path) and path.partition("/")[0] != CACHE
+        ],
+        "server": [str(SERVER)] if server() != base["server"] else [],
+        "system": changed_since(base["taken"]),
+        "x": unheld,
         "temporary": sorted(temporary() - set(base["temporary"])),
     }
     left = {what: which[:TOLD] for what, which in left.items() if which}
     return {"clean": not left, "left": left, "digest": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def release_keys() -> None:
-    """Let go of every key and button: X holds them on after the program that pressed them is gone."""
-    with suppress(ImportError):
+def let_go() -> list[str]:
+    """Let go of every key and button, which X holds on after the program that pressed them is gone, and of what was copied.
+
+    What is not let go of: a session's clipboard service, which lives on, takes what was copied up again.
+    """
+    try:
         from Xlib import X
         from Xlib.display import Display
         from Xlib.ext import xtest
-
-        display = Display(os.environ.get("DISPLAY", ":0"))
-        for code, byte in enumerate(display.query_keymap()):
-            for bit in range(8):
-                if byte >> bit & 1:
-                    xtest.fake_input(display, X.KeyRelease, code * 8 + bit)
-        for button in (1, 2, 3):
-            xtest.fake_input(display, X.ButtonRelease, button)
-        display.sync()
-        display.close()
+        from Xlib.protocol import request
+    except ImportError:
+        return ["no Xlib for keys and clipboard"]
+    display = Display(os.environ.get("DISPLAY", ":0"))
+    for code, byte in enumerate(display.query_keymap()):
+        for bit in range(8):
+            if byte >> bit & 1:
+                xtest.fake_input(display, X.KeyRelease, code * 8 + bit)
+    for button in (1, 2, 3):
+        xtest.fake_input(display, X.ButtonRelease, button)
+    atoms = {name: display.intern_atom(name) for name in SELECTIONS}
+    for atom in atoms.values():
+        request.SetSelectionOwner(display=display.display, window=X.NONE, selection=atom, time=X.CurrentTime)
+    display.sync()
+    threading.Event().wait(TURN_S)
+    owned = [f"selection {name}" for name, atom in atoms.items() if display.get_selection_owner(atom) != X.NONE]
+    display.close()
+    return owned
 
 
 if __name__ == "__main__":
