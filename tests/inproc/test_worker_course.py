@@ -135,7 +135,7 @@ def test_only_grading_is_left_from_the_last_action_on(end: str) -> None:
         assert (scene.beats[-1].phase, past_actions(scene)) == ("act", False)
         click.open.set()
         scene.until(lambda: past_actions(scene), "the beat of the last action")
-        assert last.reached.is_set()
+        scene.until(last.reached.is_set, "the last action")
         assert scene.beats[-1].phase == "act"
         last.open.set()
         scene.store()
