@@ -84,7 +84,7 @@ def test_a_hung_action_ends_the_process(tmp_path: Path) -> None:
 
 def test_a_desktop_that_does_not_close_ends_the_process(tmp_path: Path) -> None:
     """A worker that was told to leave does not stay for a guest that does not shut down."""
-    with worker(tmp_path, backend="desktops:HangsInClose", deadlines={"closing": 0.5}) as (process, scene):
+    with worker(tmp_path, backend="desktops:HangsInClose", deadlines={"closing": 3.0}) as (process, scene):
         scene.order = lambda beat: {"leave": beat.ready}
         scene.until(lambda: scene.beats and scene.beats[-1].phase == "closing", "a beat of the closing")
         assert process.wait() == ExitCode.DEADLINE
