@@ -137,13 +137,13 @@ def test_a_worker_that_is_to_end_closes_its_desktop_and_is_done(tmp_path: Path, 
 
 def test_a_slow_sink_is_no_slow_evaluation(tmp_path: Path) -> None:
     """It takes its time with the blobs, longer than the evaluation may take: the row is stored in the end."""
-    with worker(tmp_path, deadlines={"evaluate": 0.5, "observe": 0.5, "wait_before_eval": 0.5}) as (_process, scene):
+    with worker(tmp_path, deadlines={"evaluate": 3.0, "observe": 3.0, "wait_before_eval": 3.0}) as (_process, scene):
         scene.stores_blobs = False
         scene.give()
         scene.answer(DONE)
         scene.until(lambda: scene.beats[-1].phase == "store", "a beat of the storing")
         heard = len(scene.beats)
-        scene.until(lambda: len(scene.beats) > heard + 1, "two more beats")
+        scene.until(lambda: len(scene.beats) > heard + 4, "five more beats, one a second")
         scene.stores_blobs = True
         assert scene.store()["outcome"] == "graded"
 
