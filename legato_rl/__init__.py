@@ -6,6 +6,7 @@ Everything is imported when it is first asked for, so that `import legato_rl` co
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from legato_rl._version import __version__
@@ -33,6 +34,12 @@ __all__ = [
     "policy",
     "resume",
 ]
+
+_HERE = Path(__file__).parent
+if not (_HERE / "workers").is_dir() and (_HERE.parent / "workers").is_dir():
+    # A checkout's `workers/` and `broker/` are packages of this one. A plain install moves them inside; a Python that is
+    # started in the checkout finds this folder first, and them only by this.
+    __path__.append(str(_HERE.parent))
 
 _HOMES = {
     "ControlClient": "legato_rl.control",
