@@ -12,18 +12,23 @@ from legato_rl.export.steps import ExportReport, export_steps
 
 @click.command("export")
 @click.argument("run_dir", type=click.Path(path_type=Path))
-@click.option("--out", required=True, metavar="FILE", help="Where to write; an existing file is replaced. - is stdout.")
+@click.option("--out", required=True, metavar="FILE", help="A new file; - is stdout.")
+@click.option("--overwrite", is_flag=True, help="Replace the file where there is one.")
 @click.option("--inline-images", is_flag=True, help="Put images into the messages as data URLs.")
 @click.option("--min-group", default=1, show_default=True, metavar="N", help="Leave out groups with fewer usable rollouts.")
 @click.option("--max-versions", default=1, show_default=True, metavar="N", help="Leave out rollouts of more policy versions.")
 @click.option("--json", "as_json", is_flag=True, help="Say what was written as JSON, on stderr.")
-def export(run_dir: Path, out: str, inline_images: bool, min_group: int, max_versions: int, as_json: bool) -> None:
+def export(
+    run_dir: Path, out: str, overwrite: bool, inline_images: bool, min_group: int, max_versions: int, as_json: bool
+) -> None:
     """Write one JSON line per step of every usable rollout of RUN_DIR.
 
     Usable is `ok` or `truncated`, of groups that are closed or short; open groups are left out and counted. The fields
     are in docs/export.md.
     """
-    report = export_steps(run_dir, out, inline_images=inline_images, min_group=min_group, max_versions=max_versions)
+    report = export_steps(
+        run_dir, out, overwrite=overwrite, inline_images=inline_images, min_group=min_group, max_versions=max_versions
+    )
     # Words go to stderr, since stdout may be the file.
     click.echo(json.dumps(report.as_dict()) if as_json else in_words(report, out), err=True)
 

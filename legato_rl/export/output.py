@@ -15,11 +15,11 @@ Write = Callable[[bytes], object]
 
 
 @contextmanager
-def open_output(run: RunDir, out: str | Path) -> Iterator[Write]:
+def open_output(run: RunDir, out: str | Path, overwrite: bool = False) -> Iterator[Write]:
     """Gives the function that writes to `out`: `-` is standard output, what is no regular file (a pipe) is written to.
 
-    A file is written beside its place and renamed over what was there when the block ends well. ConfigError where it
-    cannot be made, or where it is one of the run's own files.
+    A file is written beside its place and renamed to it when the block ends well. ConfigError where it cannot be made,
+    where it is one of the run's own files, or where it is there already, unless `overwrite` lets it be replaced.
     """
     if str(out) == "-":
         yield sys.stdout.buffer.write
@@ -33,6 +33,8 @@ def open_output(run: RunDir, out: str | Path) -> Iterator[Write]:
         with file:
             yield file.write
         return
+    if path.exists() and not overwrite:
+        raise ConfigError(f"out is {str(out)!r}: the file exists; name another, or have it replaced (--overwrite)")
 
     def write(data: bytes) -> None:
         with _checked(out):
@@ -63,7 +65,10 @@ def _checked(out: str | Path) -> Iterator[None]:
 
 def _refuse_own(run: RunDir, path: Path, out: str | Path) -> None:
     """An export must not take the place of what it is made from."""
-    files = (run.run_file, run.tasks, run.rollouts, run.desktop_events, run.summary, run.lock, run.supervisord_conf)
+    files = (
+        *(run.run_file, run.tasks, run.rollouts, run.desktop_events, run.summary, run.end),
+        *(run.lock, run.command_lock, run.supervisord_conf),
+    )
     folders = (run.images, run.messages, run.logs)
     if path in {file.resolve() for file in files} or path.parent in {folder.resolve() for folder in folders}:
         raise ConfigError(f"out is {str(out)!r}: that is the run's own, so name another file")

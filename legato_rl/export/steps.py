@@ -56,11 +56,18 @@ class ExportReport:
 
 
 def export_steps(
-    run_dir: str | Path, out: str | Path, *, inline_images: bool = False, min_group: int = 1, max_versions: int = 1
+    run_dir: str | Path,
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    inline_images: bool = False,
+    min_group: int = 1,
+    max_versions: int = 1,
 ) -> ExportReport:
     """Write one JSON line per step of every `ok` or `truncated` rollout of the closed and short groups of a run.
 
-    `out` is a file, which is replaced whole at the end (and left as it was on an error), or `-` for standard output.
+    `out` is a new file, which is there whole at the end and not at all on an error, or `-` for standard output.
+    `overwrite`: a file that is there is replaced (and left as it was on an error), where it would be refused.
     `inline_images` puts images into the messages as data URLs. Groups with fewer than `min_group` usable rollouts are
     left out, and so are rollouts of more than `max_versions` policy versions; what is written keeps the advantage that it
     has among all of its group. ConfigError: the folder is no run, or `out` cannot be written. RecordError: the folder is
@@ -73,7 +80,7 @@ def export_steps(
     about = run.load_run()
     group_ids = load_group_ids(run)
     steps = rollouts = mixed = without_ids = 0
-    with open_output(run, out) as write, RowFile(run) as file:
+    with open_output(run, out, overwrite) as write, RowFile(run) as file:
         groups = fold_groups((facts for facts, _ in file.rows()), about.settings, group_ids, about.again)
         ended = [group for group in groups if group.state != "open"]
         written = [group for group in ended if len(group.usable) >= min_group]

@@ -108,7 +108,7 @@ def test_only_usable_rollouts_of_ended_groups(tmp_path: Path) -> None:
     kept = [(line["group_id"], line["attempt"], line["status"], line["advantage"]) for line in lines_of(out)]
     assert kept == [("short", 0, "ok", 0.0), ("closed", 1, "truncated", 1.0), ("closed", 2, "ok", -1.0)]
     assert (report.groups_closed, report.groups_short, report.groups_open, report.groups_flat) == (1, 1, 2, 1)
-    report = export_steps(folder.run.root, out, min_group=2)
+    report = export_steps(folder.run.root, out, overwrite=True, min_group=2)
     assert {line["group_id"] for line in lines_of(out)} == {"closed"}
     assert report.groups_small == 1
 
@@ -123,7 +123,7 @@ def test_rollouts_that_mix_policy_versions(tmp_path: Path) -> None:
     [line] = lines_of(out)
     assert (line["rollout_id"], line["advantage"], line["group_usable"]) == ("r:g:1:0", -1.0, 2)
     assert "1 usable rollouts left out: they have more policy versions" in in_words(report, "-")
-    report = export_steps(folder.run.root, out, max_versions=2)
+    report = export_steps(folder.run.root, out, overwrite=True, max_versions=2)
     assert (report.rollouts, report.rollouts_mixed) == (2, 0)
 
 
@@ -133,12 +133,12 @@ def test_an_attempt_that_goes_on_keeps_its_group_open(tmp_path: Path) -> None:
     error = RolloutError(kind="env", phase="act", type="lost", message="no answer")
     folder.row("g", 0, 1.0, steps=folder.steps(1))
     folder.row("g", 1, None, status=Status.ERROR, outcome=Outcome.DESKTOP_FAILED, error=error)
-    assert export_steps(folder.run.root, tmp_path / "out").groups_short == 1
+    assert export_steps(folder.run.root, tmp_path / "out", overwrite=True).groups_short == 1
     folder.run.write_run(folder.run.load_run().model_copy(update={"again": ["r:g:1:0"]}))
-    assert export_steps(folder.run.root, tmp_path / "out").groups_open == 1
+    assert export_steps(folder.run.root, tmp_path / "out", overwrite=True).groups_open == 1
     assert profile_run(folder.run.root)["attempts"]["unfinished"] == 1
     folder.row("g", 1, 0.0, steps=folder.steps(1), try_=1)
-    assert export_steps(folder.run.root, tmp_path / "out").groups_closed == 1
+    assert export_steps(folder.run.root, tmp_path / "out", overwrite=True).groups_closed == 1
 
 
 def test_without_prompt_ids(tmp_path: Path) -> None:
@@ -162,7 +162,8 @@ def test_torn_tail_is_reported(tmp_path: Path) -> None:
     for tail in (b'{"schema": "lega', b'{"half": \n'):
         whole = folder.run.rollouts.read_bytes()
         folder.run.rollouts.write_bytes(whole + tail)
-        assert export_steps(folder.run.root, tmp_path / "out", max_versions=2).torn_bytes == len(tail)
+        report = export_steps(folder.run.root, tmp_path / "out", overwrite=True, max_versions=2)
+        assert report.torn_bytes == len(tail)
         assert len(lines_of(tmp_path / "out")) == 4
         folder.run.rollouts.write_bytes(whole)
 
@@ -200,7 +201,7 @@ def test_damaged_row_is_refused(tmp_path: Path, path: list[str | int], value: ob
     out = tmp_path / "out"
     out.write_text("before")
     with pytest.raises(RecordError, match=words):
-        export_steps(folder.run.root, out)
+        export_steps(folder.run.root, out, overwrite=True)
     assert out.read_text() == "before"
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["out", "run"]
 
@@ -214,9 +215,10 @@ def test_bad_input(tmp_path: Path) -> None:
         export_steps(folder.run.root, tmp_path / "no" / "out")
     with pytest.raises(ConfigError, match="cannot be written"):
         export_steps(folder.run.root, tmp_path)
-    for own in (folder.run.rollouts, folder.run.run_file, folder.run.image("a")):
+    run = folder.run
+    for own in (run.rollouts, run.run_file, run.image("a"), run.end, run.command_lock):
         with pytest.raises(ConfigError, match="the run's own"):
-            export_steps(folder.run.root, own)
+            export_steps(run.root, own, overwrite=True)
     with pytest.raises(ConfigError, match="min_group is 0"):
         export_steps(folder.run.root, tmp_path / "out", min_group=0)
     with pytest.raises(ConfigError, match="max_versions is 0"):
@@ -224,6 +226,19 @@ def test_bad_input(tmp_path: Path) -> None:
     folder.run.tasks.unlink()
     with pytest.raises(RecordError, match=r"tasks\.jsonl cannot be read"):
         export_steps(folder.run.root, tmp_path / "out")
+
+
+def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
+    """It may be the one that a trainer reads: it is replaced, whole, only where that is asked for."""
+    folder = RunFolder(tmp_path / "run", ["g"], group=2)
+    two_graded(folder, "g")
+    out = tmp_path / "out"
+    out.write_text("before")
+    with pytest.raises(ConfigError, match=r"out' *: the file exists; name another, or have it replaced \(--overwrite\)$"):
+        export_steps(folder.run.root, out)
+    assert out.read_text() == "before"
+    assert export_steps(folder.run.root, out, overwrite=True, max_versions=2).steps == len(lines_of(out)) == 4
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["out", "run"]
 
 
 def test_run_without_rows(tmp_path: Path) -> None:

@@ -135,6 +135,10 @@ def test_export_speaks_on_stderr(folder: RunFolder) -> None:
     code, out, err = run("export", folder.run.root, "--out", folder.run.root / "train.jsonl", "--json")
     told = json.loads(err)
     assert (code, out, told["steps"], told["rollouts_mixed"]) == (0, "", 1, 1)
+    code, out, err = run("export", folder.run.root, "--out", folder.run.root / "train.jsonl")
+    assert (code, out, err.count("\n")) == (ExitCode.BAD_INPUT, "", 1)
+    assert err.endswith("train.jsonl': the file exists; name another, or have it replaced (--overwrite)\n")
+    assert run("export", folder.run.root, "--out", folder.run.root / "train.jsonl", "--overwrite")[0] == 0
 
 
 def test_documented_fields_of_a_line(folder: RunFolder, tmp_path: Path) -> None:
