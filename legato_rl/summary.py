@@ -158,6 +158,7 @@ class Tally:
         self.finish_reasons[response.finish_reason or "none"] += 1
         self.steps["retried"] += use.attempts > 1
         self.steps["extra_attempts"] += use.attempts - 1
+        self.steps["resampled"] += use.resampled
         self.steps["parse_error"] += step.parse_error is not None
         self.steps["token_ids"] += response.token_ids is not None
         self.steps["prompt_ids"] += step.request.prompt is not None
@@ -187,6 +188,7 @@ class Tally:
                 **percentiles(self.queued_s, "queued"),
                 "retried": self.steps["retried"],
                 "extra_attempts": self.steps["extra_attempts"],
+                "resampled": self.steps["resampled"],
                 "prompt_tokens": self.tokens["prompt"],
                 "completion_tokens": self.tokens["completion"],
                 "cache_hit_rate": _ratio(self.tokens["cached"], self.tokens["cached_of"]),

@@ -132,6 +132,8 @@ def _model_calls(summary: dict[str, Any]) -> RenderableType:
         ("token ids", _percent(calls["token_ids_share"])),
         ("prompt ids", _percent(calls["prompt_ids_share"])),
     ]
+    if calls["resampled"]:
+        facts.insert(1, ("asked anew", str(calls["resampled"])))
     for name, value in facts:
         grid.add_row(name, value)
     return _block("model calls", f"{calls['steps']} steps", grid)

@@ -38,6 +38,7 @@ def step(
     *,
     queued_s: float = 0.0,
     attempts: int = 1,
+    resampled: int = 0,
     ids: list[int] | None = None,
     logprobs: Sequence[float] = (),
     cached: int | None = None,
@@ -60,6 +61,7 @@ def step(
             seconds=seconds,
             queued_s=queued_s,
             attempts=attempts,
+            resampled=resampled,
             prompt_tokens=100,
             completion_tokens=2,
             cached_tokens=cached,
@@ -159,11 +161,11 @@ def test_resets() -> None:
 def test_model_calls() -> None:
     """Percentiles, retries, cache hits and shares are over all steps; the cache only over those that report it."""
     steps = [step(float(n), queued_s=n / 100, ids=[1, 2], logprobs=[-1, -1], cached=50) for n in range(1, 100)]
-    steps.append(step(100.0, queued_s=1.0, attempts=3, parse_error="none", finish_reason=None))
+    steps.append(step(100.0, queued_s=1.0, attempts=3, resampled=2, parse_error="none", finish_reason=None))
     calls = summarize([row(0, 1.0, steps=steps)], settings(group=1), ["g"])["model_calls"]
     assert (calls["seconds_p50"], calls["seconds_p95"], calls["seconds_p99"]) == (50.0, 95.0, 99.0)
     assert calls["queued_p95"] == 0.95
-    assert (calls["retried"], calls["extra_attempts"]) == (1, 2)
+    assert (calls["retried"], calls["extra_attempts"], calls["resampled"]) == (1, 2, 2)
     assert calls["cache_hit_rate"] == 0.5
     assert (calls["logprobs_share"], calls["token_ids_share"], calls["prompt_ids_share"]) == (0.99, 0.99, 0.0)
     assert calls["parse_errors"] == 1
