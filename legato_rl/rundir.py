@@ -15,6 +15,8 @@ from legato_rl.config import Settings
 from legato_rl.errors import ConfigError, RecordError
 
 RUN_SCHEMA = "legato.run/v0"
+MOST_NAMED = 8
+"""Runs that are named to whoever named the folder above them."""
 
 
 class TaskSpec(BaseModel):
@@ -128,8 +130,8 @@ class RunDir:
         """`run.json`. ConfigError where there is none, RecordError where it is not what it should be."""
         try:
             return RunFile.model_validate_json(self.run_file.read_bytes())
-        except FileNotFoundError:
-            raise ConfigError(f"{self.root} is no run folder: it has no run.json") from None
+        except (FileNotFoundError, NotADirectoryError):
+            raise ConfigError(f"{self.root} is no run folder: {_what_instead(self.root)}") from None
         except ValidationError as error:
             raise RecordError(f"{self.run_file}: {one_sentence(error)}") from None
 
@@ -159,6 +161,18 @@ class RunDir:
     def write_tasks(self, tasks: list[TaskSpec]) -> None:
         """Write the run's tasks whole or not at all."""
         write_file(self.tasks, b"".join(task.model_dump_json().encode() + b"\n" for task in tasks))
+
+
+def _what_instead(root: Path) -> str:
+    """What there is in place of a run folder; where runs are in it, as in a service's, the latest of them."""
+    if not root.exists():
+        return "there is no such folder"
+    if not root.is_dir():
+        return "it is a file"
+    runs = [path for pattern in ("*/run.json", "runs/*/run.json") for path in root.glob(pattern)]
+    latest = [str(path.parent) for path in sorted(runs, key=lambda path: -path.stat().st_mtime)]
+    more = f", … ({len(latest)} in all)" if len(latest) > MOST_NAMED else ""
+    return "it has no run.json" + (f"; name a run in it: {', '.join(latest[:MOST_NAMED])}{more}" if latest else "")
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -155,7 +155,7 @@ def test_no_run_folder(command: list[str], tmp_path: Path) -> None:
     """A folder that is no run is bad input: one sentence, exit code 2."""
     code, out, err = run(*command, tmp_path / "nowhere")
     assert (code, out) == (ExitCode.BAD_INPUT, "")
-    assert re.fullmatch(r"error: \S*nowhere is no run folder: it has no run\.json\n", err)
+    assert re.fullmatch(r"error: \S*nowhere is no run folder: there is no such folder\n", err)
 
 
 def test_a_damaged_desktop_event_is_named(folder: RunFolder) -> None:

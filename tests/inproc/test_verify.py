@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from true_folder import STARTED, TrueFolder, make_eventful, make_spotless
 
 from legato_rl.cli.main import legato_rl
 from legato_rl.cli.verify import Progress
-from legato_rl.errors import ExitCode, RecordError
+from legato_rl.errors import ConfigError, ExitCode, RecordError
 from legato_rl.export.profile import write_summary
 from legato_rl.records import Outcome, Status
 from legato_rl.verify import CODES, examine, verify
@@ -218,9 +219,41 @@ def test_the_command(tmp_path: Path) -> None:
     (fault,) = json.loads(listed.stdout)
     assert fault.keys() == {"code", "where", "message"}
     assert (fault["code"], fault["where"]) == ("summary-missing", "summary.json")
-    none = CliRunner().invoke(legato_rl, ["verify", str(tmp_path)])
-    assert none.exit_code == ExitCode.BAD_INPUT
-    assert "is no run folder: it has no run.json" in none.stderr
+
+
+@pytest.mark.parametrize("command", [["verify"], ["profile"], ["export", "--out", "-"]])
+def test_what_is_no_run_folder(tmp_path: Path, command: list[str]) -> None:
+    """One sentence and exit code 2; of a folder with runs in it, as a service's, it names them, the latest first."""
+    file, empty, root = tmp_path / "file", tmp_path / "empty", tmp_path / "svc"
+    file.touch()
+    empty.mkdir()
+    for n, name in enumerate(("b", "c", "a")):
+        run = root / "runs" / name
+        run.mkdir(parents=True)
+        (run / "run.json").touch()
+        os.utime(run / "run.json", (n, n))
+    named = f"name a run in it: {root}/runs/a, {root}/runs/c, {root}/runs/b"
+    for folder, why in (
+        (file, "it is a file"),
+        (file / "run", "there is no such folder"),
+        (tmp_path / "none", "there is no such folder"),
+        (empty, "it has no run.json"),
+        (root, f"it has no run.json; {named}"),
+        (root / "runs", f"it has no run.json; {named}"),
+    ):
+        result = CliRunner().invoke(legato_rl, [*command, str(folder)])
+        assert (result.exit_code, result.stdout) == (ExitCode.BAD_INPUT, "")
+        assert result.stderr == f"error: {folder} is no run folder: {why}\n"
+
+
+def test_only_the_latest_runs_are_named(tmp_path: Path) -> None:
+    """A service may have run thousands."""
+    for n in range(12):
+        (tmp_path / f"r{n}").mkdir()
+        (tmp_path / f"r{n}" / "run.json").touch()
+        os.utime(tmp_path / f"r{n}" / "run.json", (n, n))
+    with pytest.raises(ConfigError, match=rf"name a run in it: {tmp_path}/r11, .*{tmp_path}/r4, … \(12 in all\)$"):
+        verify(tmp_path)
 
 
 def test_how_far_it_is_is_told(tmp_path: Path) -> None:
