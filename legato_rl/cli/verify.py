@@ -12,6 +12,7 @@ import click
 from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.errors import ExitCode
 from legato_rl.verify import Report, examine
+from legato_rl.verify.report import counted
 
 LINE_S = 5.0
 """Seconds between two lines about how far it is."""
@@ -59,6 +60,6 @@ def verify(run_dir: Path, as_json: bool, quiet: bool) -> None:
 
 def in_words(report: Report) -> str:
     """The last word: what was looked at, and what came of it."""
-    seen = f"{report.rows} rows, {report.steps} steps, {report.messages} messages and {report.images} images"
-    count = len(report.faults)
-    return f"{count} fault{'s' * (count > 1)} in {seen}" if count else f"true: {seen}"
+    rows, steps, messages = counted(report.rows, "row"), counted(report.steps, "step"), counted(report.messages, "message")
+    seen = f"{rows}, {steps}, {messages} and {counted(report.images, 'image')}"
+    return f"{counted(len(report.faults), 'fault')} in {seen}" if report.faults else f"true: {seen}"

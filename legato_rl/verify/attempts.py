@@ -34,7 +34,7 @@ def check_attempts(
     if unfinished and end == "finished":
         report.fault("end-unfinished", "end.json", f"state is finished: {unfinished} of {asked} attempts have no final row")
     elif unfinished:
-        report.note(f"unfinished: {unfinished} of {asked} attempts")
+        report.note(f"{unfinished} of {asked} attempts have no final row")
     return unfinished
 
 

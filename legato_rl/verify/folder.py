@@ -14,7 +14,7 @@ from legato_rl.verify.blobs import Blobs, check_all
 from legato_rl.verify.derived import check_exports, check_summary
 from legato_rl.verify.files import Asked, check_events, read_asked, read_end
 from legato_rl.verify.key import Key, check_key
-from legato_rl.verify.report import Fault, Report, Tell, told_nobody
+from legato_rl.verify.report import Fault, Report, Tell, counted, told_nobody
 from legato_rl.verify.rows import Rows, check_rows, rows_size
 
 STARTED = b" supervisord started with pid "
@@ -65,7 +65,7 @@ def _judge(run: RunDir, asked: Asked, rows: Rows, blobs: Blobs, ended: bool, end
     """What follows from all rows together; only where each of them could be read."""
     settings, group_ids = asked.file.settings, list(asked.tasks)
     if rows.mixed_weights:
-        report.note(f"rows that mix weight versions of the server: {rows.mixed_weights}")
+        report.note(f"{counted(rows.mixed_weights, 'row')} with answers of several weight versions of the server")
     if not rows.whole:
         report.note("attempts, unnamed blobs, summary and exports were not looked at: not every line is a row of this run")
         return
@@ -93,8 +93,8 @@ def _check_unnamed(blobs: Blobs, explained: bool, report: Report) -> None:
     """Blobs that no row names. A try that was cut stores some before its row, and a part of one while it is killed."""
     unnamed = blobs.unnamed()
     if explained:
-        if unnamed or blobs.parts:
-            report.note(f"files in messages/ and images/ of tries that were cut: {len(unnamed) + len(blobs.parts)}")
+        if left := len(unnamed) + len(blobs.parts):
+            report.note(f"{counted(left, 'file')} in messages/ and images/ that no row names: tries that were cut leave such")
         return
     for path in unnamed:
         report.fault("blob-orphan", path, "no row names it, and every try of the run was graded and is stored")

@@ -71,6 +71,11 @@ class Report:
         self.notes.append(text)
 
 
+def counted(count: int, what: str) -> str:
+    """`count` of something in words: `1 row`, `2,000 rows`."""
+    return f"{count:,} {what}" + "s" * (count != 1)
+
+
 Tell = Callable[[str, int, int], None]
 """Hears how far it is: what is looked at, how much of it was, and how much there is (bytes of rows, files of blobs)."""
 

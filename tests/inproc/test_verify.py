@@ -60,7 +60,7 @@ def test_what_tries_left_behind_is_a_note(tmp_path: Path) -> None:
     (eventful.run.images / ".part").write_bytes(b"\x89PNG")
     eventful.image(77)
     (note,) = examine(eventful.run.root).notes
-    assert re.fullmatch(r"files in messages/ and images/ of tries that were cut: \d+", note)
+    assert re.fullmatch(r"\d+ files in messages/ and images/ that no row names: tries that were cut leave such", note)
     assert examine(make_spotless(tmp_path / "spotless").run.root).notes == []
 
 
@@ -75,7 +75,8 @@ def test_a_resumed_run_may_have_blobs_without_a_row(tmp_path: Path, log: str | N
     if log:
         path.write_text(log)
     report = examine(folder.run.root)
-    assert (report.faults, report.notes) == ([], ["files in messages/ and images/ of tries that were cut: 1"])
+    assert report.faults == []
+    assert report.notes == ["1 file in messages/ and images/ that no row names: tries that were cut leave such"]
 
 
 def test_a_run_that_was_cut(tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_a_run_that_was_cut(tmp_path: Path) -> None:
     report = examine(folder.run.root)
     assert report.faults == []
     assert f"rollouts.jsonl:13: {len(lines[-2]) - 1} bytes of a torn row, which was never acknowledged" in report.notes
-    assert "unfinished: 2 of 12 attempts" in report.notes
+    assert "2 of 12 attempts have no final row" in report.notes
 
 
 def test_a_torn_row_may_have_its_newline(tmp_path: Path) -> None:
@@ -131,7 +132,7 @@ def test_a_folder_without_rows_yet(tmp_path: Path) -> None:
     folder = TrueFolder(tmp_path / "run", ["g"])
     folder.run.rollouts.unlink()
     report = examine(folder.run.root)
-    assert (report.faults, report.notes) == ([], ["unfinished: 3 of 3 attempts"])
+    assert (report.faults, report.notes) == ([], ["3 of 3 attempts have no final row"])
 
 
 def test_an_error_may_be_run_again(tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_an_error_may_be_run_again(tmp_path: Path) -> None:
     folder.put("g", 0, Outcome.EVALUATOR_FAILED)
     run = folder.run.load_run()
     folder.run.write_run(run.model_copy(update={"again": [f"{run.run_id}:g:0:0", f"{run.run_id}:g:1:0"]}))
-    assert "unfinished: 3 of 3 attempts" in examine(folder.run.root).notes
+    assert "3 of 3 attempts have no final row" in examine(folder.run.root).notes
     folder.put("g", 0, Outcome.GRADED, 1.0, try_=1)
     assert verify(folder.run.root) == []
     folder.put("g", 1, Outcome.POLICY_FAILED)
@@ -160,7 +161,7 @@ def test_mixed_weight_versions_are_noted(tmp_path: Path) -> None:
             for step, version in zip(draft.steps, weights, strict=True)
         ]
         folder.append(draft.model_copy(update={"steps": steps}))
-    assert "rows that mix weight versions of the server: 1" in examine(folder.run.root).notes
+    assert "1 row with answers of several weight versions of the server" in examine(folder.run.root).notes
 
 
 def test_another_version_of_the_package_is_noted(tmp_path: Path) -> None:
