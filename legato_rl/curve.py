@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import zmq
@@ -17,7 +18,7 @@ from zmq.utils import z85
 from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.errors import ConfigError
 from legato_rl.faults import Faults
-from legato_rl.rundir import write_file
+from legato_rl.rundir import RunDir, write_file
 
 log = logging.getLogger("legato_rl")
 
@@ -35,9 +36,9 @@ Context = zmq.Context[zmq.Socket[bytes]]
 
 
 def write_keys(folder: Path) -> None:
-    """Draw the keys of a server and of one client, into a folder that has none. Secret ones are the user's alone.
+    """Draw the keys of a server and of one client, into a new or empty folder. Secret ones are the user's alone.
 
-    ConfigError where a key is there already, or the folder cannot be written.
+    ConfigError where the folder holds anything, keys above all, or cannot be written.
     """
     server_public, server_secret = zmq.curve_keypair()
     client_public, client_secret = zmq.curve_keypair()
@@ -47,10 +48,8 @@ def write_keys(folder: Path) -> None:
         folder / CLIENT_SECRET: client_secret,
         folder / CLIENTS / FIRST_CLIENT: client_public,
     }
-    for path in keys:
-        if path.exists():
-            raise ConfigError(f"dir is {str(folder)!r}: {path.name} is there already, and no key is overwritten; name another")
     try:
+        _refuse_filled(folder, keys)
         (folder / CLIENTS).mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
         for path, key in keys.items():
@@ -58,6 +57,19 @@ def write_keys(folder: Path) -> None:
             path.chmod(0o600)
     except OSError as error:
         raise ConfigError(f"dir is {str(folder)!r}: {error.strerror or error}; name a folder that can be written") from None
+
+
+def _refuse_filled(folder: Path, keys: Iterable[Path]) -> None:
+    """Keys that are there are in use somewhere, and a folder of something else would be taken from whoever reads it."""
+    told = f"dir is {str(folder)!r}"
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{told}: it is a file; name a new or empty folder")
+    for path in keys:
+        if path.exists():
+            raise ConfigError(f"{told}: {path.name} is there already, and no key is overwritten; name another")
+    if folder.is_dir() and any(folder.iterdir()):
+        what = "it holds a run" if RunDir(folder).run_file.exists() else "it is not empty"
+        raise ConfigError(f"{told}: {what}; name a new or empty folder")
 
 
 def check_keys(folder: Path) -> None:

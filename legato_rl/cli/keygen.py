@@ -17,7 +17,7 @@ A further client is let in as soon as its public key is in clients/, and refused
 @click.command("keygen")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 def keygen(folder: Path) -> None:
-    """Draw CURVE keys for a service whose control is at tcp://, and for one client, into DIR.
+    """Draw CURVE keys for a service whose control is at tcp://, and for one client, into DIR, a new or empty folder.
 
     Secret keys are for the user alone (mode 0600), and none is ever overwritten.
     """

@@ -131,4 +131,16 @@ def test_keys_are_drawn_and_explained(tmp_path: Path) -> None:
     for words_ in ("At the service: all of it", "At the trainer: client.secret and server.public"):
         assert words_ in result.output
     assert "server.secret is there already, and no key is overwritten" in said(invoke("keygen", tmp_path / "keys"))
-    assert "name a folder that can be written" in said(invoke("keygen", "/proc/keys"))
+    assert "name a folder that can be written" in said(invoke("keygen", "/proc/none"))
+
+
+@pytest.mark.parametrize(("holds", "why"), [("run.json", "it holds a run"), ("thesis.tex", "it is not empty")])
+def test_keys_are_put_to_nothing_else(tmp_path: Path, holds: str, why: str) -> None:
+    """A folder of something else is refused, and neither its files nor its rights are touched; so is a file."""
+    folder = tmp_path / "folder"
+    folder.mkdir(mode=0o755)
+    (folder / holds).write_text("{}")
+    assert said(invoke("keygen", folder)) == f"dir is '{folder}': {why}; name a new or empty folder"
+    assert [path.name for path in folder.iterdir()] == [holds]
+    assert folder.stat().st_mode & 0o777 == 0o755
+    assert said(invoke("keygen", folder / holds)) == f"dir is '{folder / holds}': it is a file; name a new or empty folder"
