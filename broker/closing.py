@@ -37,7 +37,7 @@ class Closing:
         """What is to be asked of the sink, until it has answered."""
         if not self.service.once and self.core.reconciled(self.clock.monotonic()):
             for run in self.core.runs.values():
-                if run.over and run.run_id not in self.core.closed and not self.core.held(run.run_id):
+                if run.over and run.run_id not in self.core.closed and not self.core.roster.holds(run.run_id):
                     yield CloseRun(run=run.run_id)
 
     def done(self, run_id: str) -> None:

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from legato_rl.broker.core import Core, number_of
+from legato_rl.broker.core import Core
 from legato_rl.broker.folders import ended_as, open_run, reopen
 from legato_rl.broker.policies import EVERY
+from legato_rl.broker.roster import number_of
 from legato_rl.broker.run import Run
-from legato_rl.broker.standing import run_status
+from legato_rl.broker.run_status import run_status
 from legato_rl.broker.submission import accept
 from legato_rl.broker.told import Told
 from legato_rl.clock import Clock

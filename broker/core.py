@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 
+from legato_rl.broker.elsewhere import Elsewhere
 from legato_rl.broker.policies import Policies
-from legato_rl.broker.roster import HealthChange, Roster, Worker
+from legato_rl.broker.roster import HealthChange, Roster, Worker, number_of
 from legato_rl.broker.run import Run
 from legato_rl.broker.tokens import BootTokens
-from legato_rl.records import Outcome, RolloutKey, StopReason
+from legato_rl.records import Outcome, RolloutKey, Status, StopReason
 from legato_rl.wire import Beat, Feed, Order, PolicyName, ProxyBeat
 
 RECONCILE_S = 3.0
@@ -52,6 +54,7 @@ class Core:
 
     def __post_init__(self) -> None:
         self.roster = Roster(revive=not self.once)
+        self.elsewhere = Elsewhere()
         self.tokens = BootTokens(self.boots_at_once)
         self.policies = Policies(self.default)
         self._open_at = self.now + (RECONCILE_S if self.restarted else 0.0)
@@ -64,6 +67,7 @@ class Core:
         """A run is there. One that went on before under the same id is forgotten."""
         self.runs.pop(run.run_id, None)
         self.closed.discard(run.run_id)
+        self.elsewhere.forget(run.run_id)
         self.runs[run.run_id] = run
         for worker in self.roster.workers.values():
             if worker.expected is not None and worker.expected.run == run.run_id:
@@ -75,6 +79,7 @@ class Core:
     def forget(self, run_id: str) -> None:
         """A run that is over may go. One that stopped keeps its policies: it may be resumed."""
         self.closed.discard(run_id)
+        self.elsewhere.forget(run_id)
         run = self.runs.pop(run_id, None)
         if run is None or run.state == "finished":
             self.policies.end(run_id)
@@ -156,6 +161,8 @@ class Core:
         closed_before = run.closed()
         run.feed(feed, now)
         for row in run.stored:
+            if row.status is Status.RETRIED and row.key in self.roster.holders:
+                self.elsewhere.failed(row.key, self.roster.holders[row.key], now)
             self._changed(self.roster.stored(row.key, row.outcome))
         run.stored.clear()
         newly_closed = run.closed() - closed_before
@@ -201,7 +208,7 @@ class Core:
         if self._out() >= self.desktops > 0:
             self.stop(f"no desktop is left: the last one is out since {self._last_out}; see desktops.jsonl", now)
         for run in self.live():
-            run.tick(now, self._grading(run.run_id) or not self.reconciled(now))
+            run.tick(now, self.roster.grades(run.run_id) or not self.reconciled(now))
 
     # --- what follows ------------------------------------------------------------------------------------------------
 
@@ -212,23 +219,6 @@ class Core:
     def parked(self, name: str) -> bool:
         """Whether a worker is one of those that have no desktop."""
         return number_of(name) >= self.desktops
-
-    def held(self, run_id: str) -> bool:
-        """Whether a worker still holds, or should hold, a try of a run."""
-        for worker in self.roster.workers.values():
-            if worker.silent:
-                continue
-            keys = [worker.expected, worker.beat.holds.key if worker.beat.holds else None]
-            if any(key is not None and key.run == run_id for key in keys):
-                return True
-        return False
-
-    def desktop_counts(self) -> dict[str, int]:
-        """Live desktops by phase, `silent` ones, and those that are `out`."""
-        counts: Counter[str] = Counter()
-        for worker in self.roster.workers.values():
-            counts["out" if worker.out else "silent" if worker.silent else worker.beat.phase] += 1
-        return dict(counts)
 
     def _out(self) -> int:
         return sum(worker.out is not None and not self.parked(worker.name) for worker in self.roster.workers.values())
@@ -249,13 +239,6 @@ class Core:
         if run is not None:
             run.groups.lose(key)
 
-    def _grading(self, run_id: str) -> bool:
-        for worker in self.roster.workers.values():
-            holds = worker.beat.holds
-            if worker.expected and not worker.silent and holds is not None and holds.key.run == run_id and holds.past_actions:
-                return True
-        return False
-
     def _may_leave(self, worker: Worker) -> bool:
         over = self.once and bool(self.runs) and not self.live()
         return self.leaving or over or worker.out is not None
@@ -270,12 +253,19 @@ class Core:
         """Hand the next try to `worker` if it may take one; whether it got one."""
         if not self._may_assign(worker, now):
             return False
+        others = {one.name for one in self.roster.workers.values() if self._works(one)} - {worker.name}
+        may = partial(self.elsewhere.may_take, worker.name, others=others, now=now)
         for run in self.live():
-            key = run.groups.take() if run.may_hand_out(now) else None
+            key = run.groups.take(may) if run.may_hand_out(now) else None
             if key is not None:
+                self.elsewhere.taken(key)
                 self.roster.expect(worker, key)
                 return True
         return False
+
+    def _works(self, worker: Worker) -> bool:
+        """Whether a desktop takes tries, now or once it has ended what it does."""
+        return not worker.silent and worker.out is None and not self.parked(worker.name)
 
     def _may_assign(self, worker: Worker, now: float) -> bool:
         return (
@@ -283,16 +273,8 @@ class Core:
             and not self.leaving
             and worker.expected is None
             and worker.beat.holds is None
-            and not worker.silent
+            and self._works(worker)
             and self.reconciled(now)
             and worker.beat.ready
-            and worker.out is None
             and worker.rebuild <= worker.beat.built
-            and not self.parked(worker.name)
         )
-
-
-def number_of(worker: str) -> int:
-    """A worker's number, as in `worker-003`; 0 for a name without one."""
-    digits = worker[len(worker.rstrip("0123456789")) :]
-    return int(digits) if digits else 0

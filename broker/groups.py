@@ -7,6 +7,7 @@ an attempt that ENDED never changes; a group closes once.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -146,13 +147,15 @@ class Groups:
         attempt = group.attempts[key.attempt]
         return attempt if attempt.key == key else None
 
-    def take(self) -> RolloutKey | None:
-        """Hand out the next try: of the first group that has one queued. None where nothing is queued."""
+    def take(self, may: Callable[[RolloutKey], bool] = lambda key: True) -> RolloutKey | None:
+        """Hand out the next try that `may` be: of the first group that has one queued. None where there is none."""
         for group in self._open():
-            if group.queue:
-                attempt = group.attempts[group.queue.popleft()]
-                attempt.apply(Event.ASSIGNED)
-                return attempt.key
+            for number in group.queue:
+                attempt = group.attempts[number]
+                if may(attempt.key):
+                    group.queue.remove(number)
+                    attempt.apply(Event.ASSIGNED)
+                    return attempt.key
         return None
 
     def adopt(self, key: RolloutKey) -> bool:

@@ -6,7 +6,7 @@ a desktop whose rebuilds bring no graded row, MOST_REBUILDS times, is out at the
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from legato_rl.records import DESKTOP_OUTCOMES, GRADED_OUTCOMES, Outcome, RolloutKey
@@ -156,7 +156,38 @@ class Roster:
         lost, worker.expected = worker.expected, None
         return lost, [HealthChange(name, "out", reason)]
 
+    def holds(self, run_id: str) -> bool:
+        """Whether a worker still holds, or should hold, a try of a run."""
+        for worker in self.workers.values():
+            if worker.silent:
+                continue
+            keys = [worker.expected, worker.beat.holds.key if worker.beat.holds else None]
+            if any(key is not None and key.run == run_id for key in keys):
+                return True
+        return False
+
+    def grades(self, run_id: str) -> bool:
+        """Whether a worker is past the last action of a try of a run."""
+        for worker in self.workers.values():
+            holds = worker.beat.holds
+            if worker.expected and not worker.silent and holds is not None and holds.key.run == run_id and holds.past_actions:
+                return True
+        return False
+
+    def counts(self) -> dict[str, int]:
+        """Live desktops by phase, `silent` ones, and those that are `out`."""
+        counts: Counter[str] = Counter()
+        for worker in self.workers.values():
+            counts["out" if worker.out else "silent" if worker.silent else worker.beat.phase] += 1
+        return dict(counts)
+
     @property
     def out(self) -> int:
         """Desktops that are out."""
         return sum(worker.out is not None for worker in self.workers.values())
+
+
+def number_of(worker: str) -> int:
+    """A worker's number, as in `worker-003`; 0 for a name without one."""
+    digits = worker[len(worker.rstrip("0123456789")) :]
+    return int(digits) if digits else 0

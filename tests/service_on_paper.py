@@ -266,8 +266,16 @@ class World:
             graded = sum(k.group == key.group and row.outcome in GRADED_OUTCOMES for k, row in known.items())
             assert not closing or graded < run.settings.group, "a closed group gets no more"
             higher = [other for other in self.core.live() if other.priority > run.priority and other.may_hand_out(self.now)]
-            assert not [other for other in higher for group in other.groups.groups.values() if group.queue]
+            assert not [one for other in higher for one in self._queued(other) if not self._avoids(worker.name, one)]
         self.check()
+
+    def _queued(self, run: Run) -> Iterator[RolloutKey]:
+        for group in run.groups.groups.values():
+            yield from (group.attempts[number].key for number in group.queue)
+
+    def _avoids(self, worker: str, key: RolloutKey) -> bool:
+        """Whether the try before `key` failed on a worker, as far as the present broker knows."""
+        return self.core.elsewhere.avoided.get(key, ("", 0.0))[0] == worker
 
     def check_order(self, beat: Beat, order: Order) -> None:
         """What a worker that holds something is told: to go on where it can, and to stop where it should."""

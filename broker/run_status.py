@@ -26,7 +26,7 @@ def run_status(core: Core, told: Told, run: Run | None, id_: str, still: bool) -
         rows=dict(run.rows) if run else {},
         attempts_total=len(run.tasks) * run.settings.attempts if run else 0,
         attempts_ended=run.attempts_ended if run else 0,
-        desktops=core.desktop_counts(),
+        desktops=core.roster.counts(),
         policy=state,
         policy_message=proxy.message if proxy else "",
         sink_message=run.trouble if run else "",
