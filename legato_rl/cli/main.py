@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from legato_rl._version import __version__
+from legato_rl.cli.usage import Sentences
 from legato_rl.errors import ExitCode, LegatoError, Terminated
 
 COMMANDS = {
@@ -30,7 +31,7 @@ COMMANDS = {
 """Where each command is, and its line of help: listing them imports none."""
 
 
-class Commands(click.Group):
+class Commands(Sentences):
     """Imports a command when it is called, and turns the project's errors into one line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -77,7 +78,7 @@ def legato_rl() -> None:
     """Collect graded desktop rollouts for computer-use RL, true to the token."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Sentences, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="legato")
 def legato() -> None:
     """The legato tools."""

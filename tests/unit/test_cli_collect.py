@@ -124,14 +124,14 @@ def test_a_required_option_that_is_missing(tmp_path: Path, missing: str) -> None
     """Exit code 2, and its name."""
     result = collect(tmp_path, **{missing: None})
     assert result.exit_code == 2
-    assert f"Missing option '--{missing.replace('_', '-')}'" in result.output
+    assert f"error: missing option '--{missing.replace('_', '-')}'" in result.output
 
 
 def test_a_number_that_is_none(tmp_path: Path) -> None:
     """Also of the wrong type."""
     result = collect(tmp_path, desktops="many")
     assert result.exit_code == 2
-    assert "Invalid value for '--desktops': 'many' is not a valid integer" in result.output
+    assert "invalid value for '--desktops': 'many' is not a valid integer" in result.output
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -76,7 +76,7 @@ def test_a_required_option_of_serve_that_is_missing(tmp_path: Path, missing: str
     """Exit code 2, and its name."""
     result = serve(tmp_path / "d", **{missing: None})
     assert result.exit_code == 2
-    assert f"Missing option '--{missing.replace('_', '-')}'" in result.output
+    assert f"error: missing option '--{missing.replace('_', '-')}'" in result.output
 
 
 def test_a_service_that_is_not_there(tmp_path: Path) -> None:
