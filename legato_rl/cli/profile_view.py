@@ -189,19 +189,26 @@ def _bar(share: float, style: str) -> Text:
     return Text("━" * max(round(share * BAR), 1 if share else 0), style)
 
 
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share * 100:.3g} %"
-
-
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    """Two figures, or all before the point: what follows differs from run to run."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "–"
+    # A few steps without logprobs are not to look like none.
+    nearly = 0.995 <= share < 1
+    return f"{min(share * 100, 99.9):.1f} %" if nearly else f"{_number(share * 100)} %"
 
 
 def _seconds(value: float | None) -> str:
     """A duration in the unit that a person would choose."""
-    if value is None:
-        return "–"
+    if not value:
+        return "–" if value is None else "0 s"
     for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
         if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value * 1000:.3g} ms" if value else "0 s"
+            return f"{_number(value / size)} {unit}"
+    return f"{_number(value * 1000)} ms"

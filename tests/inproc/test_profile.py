@@ -88,16 +88,16 @@ def test_no_number_is_ever_cut(folder: RunFolder, width: int) -> None:
         name: 987.654 if name.startswith(("seconds", "queued")) else value for name, value in summary["model_calls"].items()
     }
     lengths = {kind: dict.fromkeys(("rollouts", "steps", "seconds", "steps_mean", "seconds_mean"), 59_994) for kind in KINDS}
-    shares = dict.fromkeys(summary["time"]["share"], 0.09994)
+    shares = dict.fromkeys(summary["time"]["share"], 0.0994)
     summary |= {"rows": 1_234_567, "statuses": dict.fromkeys(summary["statuses"], 1_234_567)}
     summary |= {"model_calls": calls, "lengths": lengths, "time": {**summary["time"], "share": shares}}
     shown = view(summary, width)
     assert "…" not in shown
     assert max(map(len, shown.splitlines())) <= width
     assert shown.count("1234567") == len(summary["statuses"]) + 1
-    assert shown.count("16.5 min") == 6
-    assert shown.count("9.99 %") == len(shares)
-    assert shown.count("16.7 h") == 4
+    assert shown.count("16 min") == 6
+    assert shown.count("9.9 %") == len(shares)
+    assert shown.count("17 h") == 4
 
 
 def test_tables_are_stacked_where_they_do_not_fit(folder: RunFolder) -> None:
@@ -105,6 +105,33 @@ def test_tables_are_stacked_where_they_do_not_fit(folder: RunFolder) -> None:
     summary = profile_run(folder.run.root)
     beside = [width for width in (40, 200) if re.search(r"rollouts .*time by phase", view(summary, width))]
     assert beside == [200]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.0, "0 s"), (0.0004, "0.4 ms"), (0.09958, "100 ms"), (3.2874, "3.3 s"), (41.8, "42 s"), (105.04, "1.8 min")],
+)
+def test_figures_are_few(folder: RunFolder, seconds: float, shown: str) -> None:
+    """Two of a duration, in a unit that a person would choose."""
+    summary = profile_run(folder.run.root)
+    summary["model_calls"] |= dict.fromkeys(("seconds_p50", "seconds_p95", "seconds_p99"), seconds)
+    assert re.search(rf"call( +{re.escape(shown)}){{3}}", view(summary, 100))
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [(None, "–"), (0.0, "0 %"), (0.00394, "0.39 %"), (0.0188, "1.9 %"), (0.443, "44 %"), (0.9999, "99.9 %"), (1.0, "100 %")],
+)
+def test_a_share_that_lacks_a_little(folder: RunFolder, share: float | None, shown: str) -> None:
+    """It is not shown as everything: a few steps without logprobs matter."""
+    summary = profile_run(folder.run.root)
+    summary["model_calls"]["logprobs_share"] = share
+    assert re.search(rf"logprobs +{shown} ", view(summary, 100))
+
+
+def test_a_usual_run_fits_eighty_columns_side_by_side(folder: RunFolder) -> None:
+    """Two tables in a row, as on wider terminals."""
+    assert re.search(r"rollouts .*time by phase", view(profile_run(folder.run.root), 80))
 
 
 def test_what_the_view_names(folder: RunFolder) -> None:
