@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from legato_rl.backend import BUILT_IN, OSWORLD_BACKENDS
@@ -81,12 +81,12 @@ def _tasks(desktop: DesktopConfig, source: str | None) -> list[TaskSpec]:
 
 
 def _print(rows: list[Row], title: str, ready: bool) -> None:
-    table = Table("", "state", title=Text(title), title_justify="left")
-    # Whole paths and names, to copy.
-    table.add_column("found", overflow="fold")
-    table.add_column("what to do", overflow="fold")
+    # What to do stands below what was found: beside it, neither would have room in 80 columns for a path to copy.
+    table = Table.grid(Column(no_wrap=True), Column(no_wrap=True), Column(overflow="fold"), padding=(0, 2, 0, 0))
     for row in rows:
-        table.add_row(row.name, _MARKS[row.state], Text(row.value), Text(row.remedy))
+        table.add_row(row.name, _MARKS[row.state], Text(row.value))
+        if row.remedy:
+            table.add_row("", "", Text(f"-> {row.remedy}"))
     console = Console()
-    console.print(table)
-    console.print("ready" if ready else "not ready: see the rows that say missing")
+    console.print(Text(title), "", table, "", sep="\n")
+    console.print("ready" if ready else "not ready: see the rows that say missing, and what to do (->)")

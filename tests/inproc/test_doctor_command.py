@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -40,8 +41,18 @@ def test_fake_desktops_run_here(tmp_path: Path) -> None:
     assert states["Python packages"] == states["setpriv"] == states["workers' Python"] == states["tasks"] == "ok"
     table = doctor("--backend", "fake", "--desktops", 1)
     assert table.exit_code == ExitCode.DONE
-    assert "what to do" in table.stdout
     assert table.stdout.endswith("ready\n")
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_eighty_columns_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is to be copied stands whole on a line, and what to do below what was found."""
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = doctor("--backend", "container", "--desktops", 16).stdout.splitlines()
+    assert max(map(len, shown)) <= 80
+    at = next(n for n, line in enumerate(shown) if line.startswith("Docker engine"))
+    assert re.match(r"Docker engine +missing +\S", shown[at])
+    assert any(re.match(r" +-> start it, join the group docker", line) for line in shown[at:])
 
 
 @pytest.mark.usefixtures("no_engine")
