@@ -174,9 +174,15 @@ class Core:
                 told.append(self.order(worker, now))
         return told
 
-    def heard_proxy(self, beat: ProxyBeat, now: float) -> None:
-        """The proxy beat."""
+    def heard_proxy(self, beat: ProxyBeat, now: float, obeyed: bool = True) -> None:
+        """The proxy beat. `obeyed`: it has carried the last order out, so what it says of a run is of that run as it is now."""
         self.proxy = beat
+        if obeyed:
+            without = {one.run: one for one in beat.without_model}
+            for run in self.runs.values():
+                run.without_model = without[run.run_id].message if run.run_id in without else ""
+                if run.without_model and without[run.run_id].gave_up:
+                    run.stop(run.without_model, now)
         if beat.gave_up:
             what = "is down" if beat.state == "down" else "only puts calls off"
             self.stop(f"the model server {what}: {beat.message}", now)

@@ -1,7 +1,7 @@
 """Where does one run stand? PURE: the sink's feed and the time in; its groups, rows and state.
 
-It hands nothing out before all of the sink's rows are known, while the sink is silent or cannot write, or (below
-`min_free_gb`) while the disk is nearly full.
+It hands nothing out before all of the sink's rows are known, while the sink is silent or cannot write, while (below
+`min_free_gb`) the disk is nearly full, or while the model server does not know its model.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class Run:
     """Whether all rows that were stored before this side began are taken in."""
     trouble: str = ""
     """Why the sink cannot write now."""
+    without_model: str = ""
+    """Why its calls wait, while the model server knows no model of the name that they give."""
     ignored: Counter[str] = field(default_factory=Counter)
     """Rows that the table does not know."""
     stored: list[FeedRow] = field(default_factory=list)
@@ -115,7 +117,7 @@ class Run:
     def may_hand_out(self, now: float) -> bool:
         """Whether a try of it may be begun now."""
         heard = now - self._sink_heard < SINK_SILENT_S
-        return self.state == "running" and self.loaded and heard and not self.trouble
+        return self.state == "running" and self.loaded and heard and not self.trouble and not self.without_model
 
     def in_grace(self, now: float) -> bool:
         """Whether a try that only has its grading left may go on though the run stops."""

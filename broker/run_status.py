@@ -17,6 +17,8 @@ def run_status(core: Core, told: Told, run: Run | None, id_: str, still: bool) -
     if state == "paused" and not still and proxy is not None and proxy.running == 0:
         # It was told otherwise since, and has not carried that out yet.
         state = "unknown"
+    if state == "up" and run is not None and run.without_model:
+        state = "down"
     return RunStatus(
         id=id_,
         run=run.run_id if run else "",
@@ -28,7 +30,7 @@ def run_status(core: Core, told: Told, run: Run | None, id_: str, still: bool) -
         attempts_ended=run.attempts_ended if run else 0,
         desktops=core.roster.counts(),
         policy=state,
-        policy_message=proxy.message if proxy else "",
+        policy_message=(run.without_model if run else "") or (proxy.message if proxy else ""),
         sink_message=run.trouble if run else "",
         queued=proxy.queued if proxy else 0,
         running=proxy.running if proxy else 0,

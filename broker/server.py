@@ -115,7 +115,7 @@ class BrokerServer:
                     self._peers[beat.worker] = received.peer
             case ProxyBeat() as beat:
                 self._proxy = received.peer, beat.boot
-                self.core.heard_proxy(beat, now)
+                self.core.heard_proxy(beat, now, obeyed=beat.order == self.control_desk.proxy_order("").number)
                 self.orders.send(received.peer, self.control_desk.proxy_order(beat.boot))
             case other:
                 raise TypeError(f"the broker takes no {type(other).__name__} from a worker or the proxy")

@@ -87,6 +87,14 @@ class RunPolicy(Part):
     retries: int
 
 
+class RunWithoutModel(Part):
+    """A run whose calls wait, since the server does not know their model. `gave_up`: they waited long enough."""
+
+    run: str
+    message: str
+    gave_up: bool = False
+
+
 class RunBrief(Part):
     """A run in a list of runs."""
 

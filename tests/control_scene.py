@@ -21,6 +21,7 @@ from legato_rl.wire import (
     Holding,
     Order,
     ProxyBeat,
+    RunWithoutModel,
     Submit,
     Submitted,
 )
@@ -75,6 +76,12 @@ class Service:
         """A worker that could take a try beats."""
         empty: dict[str, Any] = {"holds": holds, "stored": None, "built": 1, "build_failures": 0}
         return self.core.beat(Beat(worker=worker, boot="b", ready=holds is None, phase="idle", **empty), 0.0)
+
+    def lacks_model(self, *runs: str, gave_up: bool = False, obeyed: bool = True) -> None:
+        """The proxy says whose model the server does not know."""
+        lacking = [RunWithoutModel(run=run, message="model 'x': not there", gave_up=gave_up) for run in runs]
+        beat = ProxyBeat(boot="p", state="up", queued=1, running=0, down_s=0.0, without_model=lacking)
+        self.core.heard_proxy(beat, 0.0, obeyed)
 
     def proxy(self, state: Any = "up", running: int = 0) -> None:
         """The proxy has carried the last order out, and says so."""

@@ -8,7 +8,7 @@ from legato_rl.broker.proxy.calls import State
 from legato_rl.broker.proxy.core import Core
 from legato_rl.broker.proxy.orders import Abort, Completed, Forget, Order, Probe, Start, Tell
 from legato_rl.parts import PauseMode
-from legato_rl.policy.verdicts import Action, Verdict
+from legato_rl.policy.verdicts import UNKNOWN_MODEL, Action, Verdict
 from legato_rl.prompt_ids import NO_HISTORY, PromptHistory
 from legato_rl.records import ModelUse, StepResponse
 from legato_rl.wire import CallAsk, CallFailed, CallId, CallReply, PolicyName, RunPolicy
@@ -33,6 +33,9 @@ def completion(call: CallId, after: PromptHistory = NO_HISTORY) -> Completed:
 
 def verdict(action: Action) -> Verdict:
     return Verdict(action, action.value, f"said {action.value}")
+
+
+NO_SUCH_MODEL = Verdict(Action.FAIL, UNKNOWN_MODEL, "the server does not know the model")
 
 
 @dataclass
@@ -89,15 +92,15 @@ class Harness:
         most = max_inflight or self.core.admission.max_inflight
         self.take(self.core.obey(self.policies, most, pause, self.now))
 
-    def end(self, token: int, action: Action | None = None) -> None:
+    def end(self, token: int, said: Action | Verdict | None = None) -> None:
         """Report the end of an attempt: a completion, or a verdict."""
         call = self.air.pop(token)
         if token in self.aborted:
-            action = Action.CANCELLED
-        if action is None:
+            said = Action.CANCELLED
+        if said is None:
             self.take(self.core.completed(token, completion(call), self.now))
         else:
-            self.take(self.core.ended(token, verdict(action), self.now))
+            self.take(self.core.ended(token, verdict(said) if isinstance(said, Action) else said, self.now))
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -129,7 +132,8 @@ class Harness:
                 assert min(spent) >= 0
                 assert sum(spent) <= self.now + 1e-6
         if core.server.standing == "up" and len(self.air) < admission.max_inflight:
-            assert not [call for call in core.calls.values() if call.state is State.QUEUED and core.name_of(call)]
+            queued = [call for call in core.calls.values() if call.state is State.QUEUED]
+            assert not [call for call in queued if call.ticket is not None and core.may_go(call.ticket, self.now)]
 
 
 def first_of(h: Harness, rollout: str) -> int:
@@ -138,9 +142,9 @@ def first_of(h: Harness, rollout: str) -> int:
     return h.token(rollout)
 
 
-def run_policy(run: str, retries: int = 1, versions: tuple[str, ...] = ("v",)) -> RunPolicy:
+def run_policy(run: str, retries: int = 1, versions: tuple[str, ...] = ("v",), model: str = "m") -> RunPolicy:
     """A run's policies, one of each version."""
-    names = [PolicyName(model="m", version=version) for version in versions]
+    names = [PolicyName(model=model, version=version) for version in versions]
     return RunPolicy(run=run, names=names, step_timeout=60.0, retries=retries)
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from legato_rl.broker.proxy.admission import Admission, Ticket
 from legato_rl.broker.proxy.calls import IN_WORK, Call, Event, State, next_state
+from legato_rl.broker.proxy.models import Models
 from legato_rl.broker.proxy.orders import Abort, Completed, Forget, Order, Probe, Start, Tell
 from legato_rl.broker.proxy.outage import Outage
-from legato_rl.parts import PauseMode
-from legato_rl.policy.verdicts import SERVER_WIDE, Action, Verdict
+from legato_rl.parts import PauseMode, RunWithoutModel
+from legato_rl.policy.verdicts import SERVER_WIDE, UNKNOWN_MODEL, Action, Verdict
 from legato_rl.prompt_ids import NO_HISTORY
 from legato_rl.wire import CallAsk, CallFailed, CallId, CallPending, PolicyName, RunPolicy
 
@@ -36,13 +38,15 @@ class Core:
 
     def __init__(self, max_inflight: int, server_wait: float, boot: str = "") -> None:
         self.server = Outage(server_wait)
+        self.models = Models(server_wait)
         self.admission = Admission(max_inflight, self.server)
         self.calls: dict[str, Call] = {}
         self.policies: dict[str, RunPolicy] = {}
         """By run."""
         self.counts: Counter[str] = Counter()
         """Late, outdated and silent events, and failed attempts by type: for the log."""
-        self._attempts: dict[int, Call] = {}
+        self._attempts: dict[int, tuple[Call, str]] = {}
+        """By attempt: its call, and the model that it asks for."""
         self._boot = boot
         self._taken = 0
 
@@ -50,6 +54,8 @@ class Core:
         """How calls are to be made from now on. `pause` admits none; `abort` also takes back what is in the air, for free."""
         self.policies = {policy.run: policy for policy in policies}
         self.admission.max_inflight = max_inflight
+        if self.server.paused and pause is None:
+            self.models.look(now)
         self.server.pause(pause is not None, now)
         self.admission.set_clocks(now)
         recalled = self._recall(self.admission.take_back, now) if pause == "abort" else []
@@ -60,6 +66,7 @@ class Core:
         if self.admission.slots:
             raise ValueError(f"{len(self.admission.slots)} attempts are at the old server: wait for their ends")
         self.server = self.admission.server = Outage(self.server.server_wait, paused=self.server.paused)
+        self.models = Models(self.server.server_wait)
 
     def name_of(self, call: Call) -> PolicyName | None:
         """The policy that an attempt at `call` would ask for now; None where its run or its number is not known yet."""
@@ -109,7 +116,8 @@ class Core:
 
     def completed(self, token: int, done: Completed, now: float) -> list[Order]:
         """Attempt `token` brought a usable completion."""
-        call = self._current(token)
+        call, model = self._current(token)
+        self.models.answered(model)
         self.server.completion(now)
         if call is None or call.ticket is None:
             return self._admit(now)
@@ -123,10 +131,14 @@ class Core:
     def ended(self, token: int, verdict: Verdict, now: float) -> list[Order]:
         """Attempt `token` ended without a usable completion."""
         self.counts[verdict.type] += 1
-        call = self._current(token)
+        call, model = self._current(token)
         if verdict.type in SERVER_WIDE:
-            # A server that lost its key or its model in mid-run would fail every attempt; it is waited for instead.
+            # A server that lost its key in mid-run would fail every attempt; it is waited for instead.
             verdict = replace(verdict, action=Action.DOWN)
+        if verdict.type == UNKNOWN_MODEL:
+            # So it is with a model; but only by those who name it.
+            self.models.refused(model, verdict.message, now)
+            verdict = replace(verdict, action=Action.RETRY_FRESH)
         if verdict.action is Action.BACK_OFF:
             self.server.put_off(verdict.message, now)
         if verdict.action is Action.DOWN:
@@ -166,6 +178,7 @@ class Core:
                 self.counts["silent"] += 1
                 orders += [*self._drop(call, Event.SILENT, now), Forget(call.id.rollout)]
         orders += self._expire(now)
+        self.models.tick([name.model for _, name in self._waiting()], self.server.standing == "up", now)
         for ticket in self.admission.rested(now):
             self.calls[ticket.rollout].apply(Event.RESTED)
             self.admission.requeue(ticket, now)
@@ -181,6 +194,20 @@ class Core:
         ticket.advance(now)
         spent = {f"{clock}_s": seconds for clock, seconds in ticket.spent.items()}
         return CallPending(call=call.id, state=ticket.clock, taken=call.taken, **spent)
+
+    def without_model(self) -> list[RunWithoutModel]:
+        """The runs whose calls wait for a model that the server does not know."""
+        found: dict[str, RunWithoutModel] = {}
+        for call, name in self._waiting() if self.models.away else ():
+            if (absence := self.models.away.get(name.model)) and not (call.run in found and found[call.run].gave_up):
+                gave_up = self.models.gave_up(name.model)
+                found[call.run] = RunWithoutModel(run=call.run, message=absence.why, gave_up=gave_up)
+        return [found[run] for run in sorted(found)]
+
+    def _waiting(self) -> list[tuple[Call, PolicyName]]:
+        """The calls in work, with the policy that each asks for."""
+        named = [(call, self.name_of(call)) for call in self.calls.values() if call.state in IN_WORK]
+        return [(call, name) for call, name in named if name is not None]
 
     def _moved_on(self, rollout: str, peer: bytes, now: float) -> list[Order]:
         """Forget what `peer` held before it came to `rollout`."""
@@ -230,30 +257,36 @@ class Core:
                 requeue(ticket, now)
         return orders
 
-    def _current(self, token: int) -> Call | None:
-        """The call whose attempt `token` is, where it still waits for it. Frees the attempt's slot."""
+    def _current(self, token: int) -> tuple[Call | None, str]:
+        """The call whose attempt `token` is, where it still waits for it, and the model. Frees the attempt's slot."""
         self.admission.free(token)
-        call = self._attempts.pop(token, None)
+        call, model = self._attempts.pop(token, (None, ""))
         if call is None or call.ticket is None:
             raise ValueError(f"attempt {token} ended, but was never ordered or ended before")
         if self.calls.get(call.id.rollout) is call and call.state is State.RUNNING and call.ticket.token == token:
-            return call
+            return call, model
         self.counts["late"] += 1
         holder = self.calls.get(call.id.rollout)
         if holder is None:
             next_state(State.NOT_HELD, Event.LATE, call.id.rollout)
         else:
             holder.apply(Event.LATE)
-        return None
+        return None, model
 
     def _admit(self, now: float) -> list[Order]:
         orders: list[Order] = []
-        while (ticket := self.admission.admit(now, self._may_go)) is not None and ticket.token is not None:
+        may_go = partial(self.may_go, now=now)
+        while (ticket := self.admission.admit(now, may_go)) is not None and ticket.token is not None:
             call = self.calls[ticket.rollout]
             call.apply(Event.ADMITTED)
-            self._attempts[ticket.token] = call
+            name = self.name_of(call)
+            assert name is not None, "a call is admitted once its policy is known"
+            self.models.left(name.model, now)
+            self._attempts[ticket.token] = call, name.model
             orders.append(Start(call, ticket.token))
         return orders
 
-    def _may_go(self, ticket: Ticket) -> bool:
-        return self.name_of(self.calls[ticket.rollout]) is not None
+    def may_go(self, ticket: Ticket, now: float) -> bool:
+        """Whether a queued call may be sent: its policy is known, here and, as far as was told, at the server."""
+        name = self.name_of(self.calls[ticket.rollout])
+        return name is not None and self.models.may_go(name.model, now)

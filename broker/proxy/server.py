@@ -281,6 +281,7 @@ class ProxyServer:
             message=self._fault or server.message,
             gave_up=server.gave_up(now),
             order=self._done,
+            without_model=self._core.without_model(),
         )
         last = self._beat
         changed = last is None or _told(beat) != _told(last)
@@ -293,4 +294,5 @@ class ProxyServer:
 
 def _told(beat: ProxyBeat) -> tuple[object, ...]:
     """What is told at once when it changes. That nothing is in the air any more is what a pause is waited for."""
-    return beat.state, beat.gave_up, beat.order, beat.message, beat.state == "paused" and beat.running == 0
+    still = beat.state == "paused" and beat.running == 0
+    return beat.state, beat.gave_up, beat.order, beat.message, beat.without_model, still

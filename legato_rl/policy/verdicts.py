@@ -82,6 +82,10 @@ def judge_break(broken: Break, detail: str, healthy: bool) -> Verdict:
 ABORTED = Verdict(Action.DOWN, "aborted", "the server aborted the call (it is pausing, updating or shutting down)")
 """The verdict on a 200 with `finish_reason: "abort"`."""
 
+UNKNOWN_MODEL = "unknown_model"
+"""The type of a failure that every call would meet which names the same model."""
+_MODEL_REMEDY = "load it there, or correct --model"
+
 _BAD_REQUESTS: list[tuple[str, str, str]] = [
     ("nan_logits", r"out of range float values", "the logits are not numbers: check the served weights"),
     (
@@ -105,6 +109,11 @@ _BAD_REQUESTS: list[tuple[str, str, str]] = [
         r"load(ing)? (the )?image|base64|identify image|processor on data|decode.*image|image.*decode",
         "the image processor refuses a screenshot: check the screen size",
     ),
+    (
+        UNKNOWN_MODEL,
+        r"\b(model|adapters?)\b.{0,60}\b(not exist|not found|not loaded|never been loaded)|\b(invalid|unknown|no such) model\b",
+        _MODEL_REMEDY,
+    ),
     ("logprobs_refused", r"logprobs?\b", "switch logprobs on at the server (LMDeploy: --logprobs-mode raw_logprobs)"),
 ]
 """(type, words in a 400 or 422, what to do), the first that fits."""
@@ -117,7 +126,7 @@ _IDS_REFUSED = re.compile(
 _NO_IMAGE_500 = re.compile(r"cannot connect to host|cannot load local files", re.I)
 
 
-SERVER_WIDE = frozenset({"key_refused", "unknown_model", "no_such_path", "redirected"})
+SERVER_WIDE = frozenset({"key_refused", "no_such_path", "redirected"})
 """Types of a failure that every call would meet: the server's set-up is wrong, and no one call's fault."""
 
 
@@ -129,7 +138,7 @@ def judge(status: int, body: bytes, healthy: bool = True) -> Verdict:
         return _fail("key_refused", f"the server refuses the key ({said}); set LEGATO_POLICY_KEY to the right one")
     if status in (404, 405):
         if re.search(r"\bmodel\b", everything, re.I):
-            return _fail("unknown_model", f"the server does not know the model ({said}); correct --model")
+            return _fail(UNKNOWN_MODEL, f"the server does not know the model ({said}); {_MODEL_REMEDY}")
         return _fail("no_such_path", f"the server has no chat completions there ({said}); correct the policy URL")
     if 300 <= status < 400:
         return _fail("redirected", f"the server redirects ({said}), which is not followed; give the final policy URL")

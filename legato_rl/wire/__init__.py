@@ -17,6 +17,7 @@ from legato_rl.parts import (
     PolicyName,
     RunBrief,
     RunPolicy,
+    RunWithoutModel,
 )
 from legato_rl.records import FeedRow
 from legato_rl.wire.control import (
@@ -123,6 +124,7 @@ __all__ = [
     "RunClosed",
     "RunPolicy",
     "RunStatus",
+    "RunWithoutModel",
     "ShutdownAsk",
     "StatusAsk",
     "StopAsk",

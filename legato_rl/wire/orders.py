@@ -8,7 +8,7 @@ from pydantic import Field
 
 from legato_rl.config import Phase
 from legato_rl.frames import Message
-from legato_rl.parts import Assignment, Holding, PauseMode, RunPolicy
+from legato_rl.parts import Assignment, Holding, PauseMode, RunPolicy, RunWithoutModel
 from legato_rl.records import Items, RolloutKey, StopReason
 
 
@@ -58,6 +58,7 @@ class ProxyBeat(Message):
     """proxy -> broker: how the model server is, every second and at once on a change. Idempotent.
 
     `order` is the number of the last order that is carried out: until it is the broker's last one, the rest is of before.
+    `without_model` are runs whose model the server does not know; the server itself is there for the others.
     """
 
     boot: str
@@ -68,6 +69,7 @@ class ProxyBeat(Message):
     message: str = ""
     gave_up: bool = False
     order: int = 0
+    without_model: Items[RunWithoutModel] = Field(default_factory=list)
 
 
 class ProxyOrder(Message):

@@ -223,6 +223,37 @@ def test_a_run_that_ended_before_the_broker_began_is_told_to_have(one: Service) 
     assert (status.run, status.state) == ("r", "finished")
 
 
+def test_a_run_whose_model_the_server_does_not_know_stands_alone(one: Service) -> None:
+    """It is told so and begins nothing, and stops, resumable, when the proxy gave up; the other run goes on meanwhile."""
+    for name in ("wrong", "right"):
+        one.submit(id_=name, name=name)
+        one.load(name)
+    one.lacks_model("wrong")
+    status = {name: one.ask(StatusAsk(id="x", run=name)) for name in ("wrong", "right")}
+    assert (status["wrong"].policy, status["wrong"].policy_message) == ("down", "model 'x': not there")
+    assert (status["right"].policy, status["right"].policy_message) == ("up", "")
+    given = one.beat("worker-000").assign
+    assert given is not None
+    assert given.key.run == "right", "desktops go to the run that can use them"
+    one.lacks_model()
+    other = one.beat("worker-001").assign
+    assert other is not None
+    assert other.key.run == "wrong", "it is there again"
+    one.lacks_model("wrong", gave_up=True)
+    runs = one.core.runs
+    assert (runs["wrong"].state, runs["wrong"].reason, runs["right"].state) == ("stopping", "model 'x': not there", "running")
+
+
+def test_what_the_proxy_says_of_a_run_as_it_was_stops_no_run_that_goes_on(one: Service) -> None:
+    """Its beats of before it carried the last order out are of the run before it was resumed."""
+    one.submit(name="r")
+    one.lacks_model("r", gave_up=True)
+    one.core.tick(100_000.0)
+    one.submit(id_="again", name="r", resume=True)
+    one.lacks_model("r", gave_up=True, obeyed=False)
+    assert one.core.runs["r"].state == "running"
+
+
 def test_what_a_worker_holds_of_a_resumed_run_is_handed_to_nobody_else(one: Service) -> None:
     """It was told to drop it, and may still be in a long reset."""
     one.submit(name="r", settings={"group": 1})

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from proxy_on_paper import RUNS, call_id, completion, first_of, harness, run_policy
+from proxy_on_paper import NO_SUCH_MODEL, RUNS, call_id, completion, first_of, harness, run_policy
 
 from legato_rl.broker.proxy.calls import State
 from legato_rl.broker.proxy.core import KEEP_S, SILENCE_S
 from legato_rl.policy.verdicts import Action
 from legato_rl.wire import CallFailed, CallReply
 
-ENDS = [None, None, Action.RETRY, Action.RETRY_FRESH, Action.BACK_OFF, Action.DOWN, Action.WITHOUT_IDS, Action.FAIL]
+ENDS = [
+    None,
+    None,
+    Action.RETRY,
+    Action.RETRY_FRESH,
+    Action.BACK_OFF,
+    Action.DOWN,
+    Action.WITHOUT_IDS,
+    Action.FAIL,
+    NO_SUCH_MODEL,
+]
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])

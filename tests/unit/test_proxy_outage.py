@@ -143,13 +143,13 @@ def test_a_straggler_of_a_server_that_is_down_proves_nothing() -> None:
 
 
 def test_a_server_that_lost_its_set_up_is_waited_for_and_given_up() -> None:
-    """A key or a model that every call would be refused for fails no attempt; healthy or not, it is not waited for for ever."""
+    """A key that every call would be refused for fails no attempt; healthy or not, it is not waited for for ever."""
     h = harness(max_inflight=1, retries=0, server_wait=20.0)
     while not h.core.server.gave_up(h.now):
         h.ask(call_id("a"))
         if h.air:
             call = h.air.pop(h.token("a"))
-            refusal = Verdict(Action.FAIL, "unknown_model", "the server does not know the model")
+            refusal = Verdict(Action.FAIL, "key_refused", "the server refuses the key")
             h.take(h.core.ended(max(h.core.admission.slots), refusal, h.now))
             assert call == call_id("a")
         assert h.now < 60
@@ -157,7 +157,7 @@ def test_a_server_that_lost_its_set_up_is_waited_for_and_given_up() -> None:
         if not h.core.server.gave_up(h.now):
             h.probed(True)
     assert h.told == {}
-    assert "does not know the model" in h.core.server.message
+    assert "refuses the key" in h.core.server.message
     assert len(h.starts) < 12
 
 
