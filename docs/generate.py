@@ -32,7 +32,9 @@ DOCS = Path(__file__).resolve().parent
 GOLDEN = DOCS.parent / "tests" / "unit" / "golden_wire.json"
 """The bodies of one example of each message (tests/wire_examples.py)."""
 WIDTH = 100
-"""Columns of the commands' help."""
+"""Columns of the commands' help, and of lists of sections."""
+NO_BREAK = "\N{NO-BREAK SPACE}"
+"""Keeps a link on one line while the lines of a list are made."""
 NOTICE = "<!-- Made by docs/generate.py from the code: change that, then run `make docs`. -->\n"
 
 ELSEWHERE = {
@@ -64,7 +66,7 @@ def cli() -> str:
         command = legato_rl.get_command(top, name)
         assert command is not None
         parts.append(_help(f"legato-rl {name}", command, click.Context(command, top, name, **command.context_settings)))
-    return "\n".join(parts)
+    return _with_contents("\n".join(parts))
 
 
 def _help(title: str, command: click.Command, context: click.Context) -> str:
@@ -87,7 +89,7 @@ def protocol() -> str:
         frames="\n".join(line for name, frame in frames for line in _hex(name, frame)),
         script=(DOCS / "examples" / "ask_status.py").read_text(encoding="utf-8"),
     )
-    return "\n".join([NOTICE, intro, *_messages()])
+    return _with_contents("\n".join([NOTICE, intro, *_messages()]))
 
 
 def _messages() -> list[str]:
@@ -190,6 +192,15 @@ def attribute_docs(kind: type[Any]) -> dict[str, str]:
             targets = [before.target] if isinstance(before, ast.AnnAssign) else getattr(before, "targets", [])
             docs.update({target.id: " ".join(node.value.value.split()) for target in targets if isinstance(target, ast.Name)})
     return docs
+
+
+def _with_contents(page: str) -> str:
+    """A page with a list of its sections before the first of them; none of them has more than a code span in its title."""
+    titles = re.findall(r"^## (.+)$", re.sub(r"^```.*?^```", "", page, flags=re.M | re.S), re.M)
+    names = (re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles)
+    links = (f"[{title.replace(' ', NO_BREAK)}](#{name})" for title, name in zip(titles, names, strict=True))
+    lines = textwrap.wrap(" · ".join(links), WIDTH, break_long_words=False, break_on_hyphens=False)
+    return page.replace("\n## ", "\n" + "\n".join(lines).replace(NO_BREAK, " ") + "\n\n## ", 1)
 
 
 # --- states.md -------------------------------------------------------------------------------------------------------
