@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ class Display:
         self._counts_from: tuple[int, int] | None = (0, 0)
         """Usable rows and ended attempts at the start; None while the broker reads what an earlier start stored."""
         self._task = self._bar.add_task("attempts", total=None)
+        self._noted: set[str] = set()
 
     def start(self, run: RunFile, resumed: bool = False) -> None:
         """The run was accepted: say what is started, and what the pre-flight found. `resumed`: some of it is done."""
@@ -58,8 +59,7 @@ class Display:
             f"{run.run_id}: {settings.desktops} desktops ({settings.desktop.backend}), policy {settings.policy.model} "
             f"{settings.policy.version} at {settings.policy.url}"
         )
-        for notice in run.engine.get("notices", []):
-            self._say(f"note: {notice}", style="yellow")
+        self._note(run.engine.get("notices", []))
         self._began = self._clock.monotonic()
 
     def show(self, status: RunStatus) -> None:
@@ -95,8 +95,7 @@ class Display:
             f"{groups['closed']} of {groups['asked']} groups closed, {rewards['usable']} usable rollouts{mean}{cut}; "
             f"written to {out}"
         )
-        for notice in summary["notices"]:
-            self._say(f"note: {notice}", style="yellow")
+        self._note(summary["notices"])
 
     def cut(self, out: Path, resumable: bool) -> None:
         """The run ended early: say what is stored, where there is a summary of it, and (`resumable`) how to go on."""
@@ -106,6 +105,13 @@ class Display:
             self.end(json.loads(RunDir(out).summary.read_bytes()), out)
         if resumable and not self._quiet:
             self._say(f"go on with: legato-rl collect --resume --out {shlex.quote(str(out))}")
+
+    def _note(self, notices: Iterable[str]) -> None:
+        """Say each once: a summary has those of the pre-flight too, which were told at the start."""
+        for notice in notices:
+            if notice not in self._noted:
+                self._say(f"note: {notice}", style="yellow")
+        self._noted.update(notices)
 
     def _say(self, text: str, style: str | None = None) -> None:
         self._console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)

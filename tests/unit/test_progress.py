@@ -106,6 +106,17 @@ def test_the_end_says_what_came_of_it() -> None:
     assert out.getvalue().splitlines()[1:] == ["3 of 4 groups closed, 0 usable rollouts; written to x"]
 
 
+def test_a_notice_is_told_once() -> None:
+    """A summary begins with those of the pre-flight, which were told at the start."""
+    shown, out = display(DrivenClock())
+    shown.start(run_file(Path("/x")).model_copy(update={"engine": {"notices": ["the server returns no token ids"]}}))
+    shown.end({**SUMMARY, "notices": ["the server returns no token ids", *SUMMARY["notices"]]}, Path("x"))
+    assert [line for line in out.getvalue().splitlines() if line.startswith("note: ")] == [
+        "note: the server returns no token ids",
+        "note: desktops are out: worker-001",
+    ]
+
+
 def test_a_run_that_goes_on() -> None:
     """Its pace is that since it goes on; one that had finished says so; one that is cut says how to go on."""
     clock = DrivenClock()
