@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from legato_rl.broker.again import Again
 from legato_rl.broker.core import Core
 from legato_rl.broker.folders import ended_as, open_run, reopen
 from legato_rl.broker.policies import EVERY
@@ -67,6 +68,7 @@ class Control:
     number: int
     unsaved: bool = False
     """Whether state.json is behind, since it could not be written."""
+    again: Again = field(default_factory=Again)
     _order: ProxyOrder | None = None
     _heard: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_HEARD))
 
@@ -158,7 +160,7 @@ class Control:
         if self.told.leaving:
             raise ConfigError("the service is shutting down: submit the run when it is up again")
         if ask.resume:
-            folder = reopen(ask, self.root, self.service, self.core, self.told)
+            folder = reopen(ask, self.root, self.service, self.core, self.told, self.again)
         else:
             folder = accept(ask, self.root, self.service, self.core.policies.default, self.clock)
         if folder.root.name not in self.core.runs and folder.load_end() is None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 
+from legato_rl.broker.again import Again
 from legato_rl.broker.core import Core
 from legato_rl.broker.run import Run
 from legato_rl.broker.told import Told
-from legato_rl.config import Settings
 from legato_rl.errors import ConfigError, LegatoError
-from legato_rl.export.groups import env_errors
-from legato_rl.export.reader import RowFile, load_group_ids
 from legato_rl.records import is_id
 from legato_rl.rundir import RunDir
 from legato_rl.service import ServiceDir, ServiceFile
@@ -57,8 +55,11 @@ def _is_whole(folder: RunDir) -> bool:
     return run_id == folder.root.name
 
 
-def reopen(ask: Submit, root: ServiceDir, service: ServiceFile, core: Core, told: Told) -> RunDir:
-    """Have a run that stopped go on; one that goes on is left alone. ConfigError where there is no such run."""
+def reopen(ask: Submit, root: ServiceDir, service: ServiceFile, core: Core, told: Told, again: Again) -> RunDir:
+    """Have a run that stopped go on; one that goes on is left alone.
+
+    ConfigError where there is no such run, StillReading while its errors are looked for.
+    """
     folder = root.run(ask.name, service)
     if not folder.run_file.exists():
         raise ConfigError(f"name is {ask.name!r}: the service has no run of that name to resume")
@@ -69,20 +70,14 @@ def reopen(ask: Submit, root: ServiceDir, service: ServiceFile, core: Core, told
         raise ConfigError(f"name is {ask.name!r}: that run is still stopping; resume it once it has stopped")
     if ask.retry_errors:
         file = folder.load_run()
-        again = sorted({*file.again, *errors(folder, file.settings)})
-        folder.write_run(file.model_copy(update={"again": again}))
+        retried = sorted({*file.again, *again.of(folder, file.settings)})
+        folder.write_run(file.model_copy(update={"again": retried}))
     # Last, so that a run which cannot be read, or a broker that dies here, leaves it stopped.
     folder.end.unlink(missing_ok=True)
     told.stopping.pop(ask.name, None)
     core.runs.pop(ask.name, None)
     told.answer(ask.id)
     return folder
-
-
-def errors(folder: RunDir, settings: Settings) -> list[str]:
-    """The rollouts of a run that ended their attempts as errors of kind env, in groups that are not closed."""
-    with RowFile(folder) as file:
-        return env_errors(list(file.facts()), settings, load_group_ids(folder))
 
 
 def ended_as(folder: RunDir) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
+from legato_rl.broker.again import StillReading
 from legato_rl.broker.closing import Closing
 from legato_rl.broker.control import SHUTDOWN, Control
 from legato_rl.broker.core import Core
@@ -97,7 +98,8 @@ class BrokerServer:
                     log.exception("could not take in a %s (the %d. time)", name, count)
             if isinstance(socket, Server):
                 of = message.ident() or str(getattr(message, "id", ""))
-                socket.send(received.peer, Refused(about=message.kind.decode(), of=of[:200], reason=str(error)[:2000]))
+                about, again = message.kind.decode(), isinstance(error, StillReading)
+                socket.send(received.peer, Refused(about=about, of=of[:200], reason=str(error)[:2000], again=again))
 
     def _handle(self, received: Received, socket: Server | Client) -> None:
         # What a message says holds from whom it may come alone: rows are the sink's word, and no worker's.

@@ -14,7 +14,7 @@ from driven_clock import DrivenClock
 from sink_client import Asker
 from sink_rows import make_run, make_service
 
-from legato_rl.broker.sink.runs import Runs
+from legato_rl.broker.sink.runs import AT_ONCE_BYTES, Runs
 from legato_rl.broker.sink.server import Sink
 from legato_rl.endpoints import address
 from legato_rl.rundir import RunDir
@@ -39,15 +39,15 @@ class House:
         """The folder, where the sink is of a single run."""
         return self.root.run(self.service.once, self.service)
 
-    def start(self) -> None:
-        """Another sink over the same folder, as a new process would make it."""
-        self.runs = Runs(self.root, self.service, self.clock)
+    def start(self, at_once: int = AT_ONCE_BYTES) -> None:
+        """Another sink over the same folder, as a new process would make it; `at_once` is its runs'."""
+        self.runs = Runs(self.root, self.service, self.clock, at_once)
         self.sink = Sink(self.runs, self.server)
 
-    def restart(self) -> None:
+    def restart(self, at_once: int = AT_ONCE_BYTES) -> None:
         """The sink's process ends and comes again."""
         self.runs.close()
-        self.start()
+        self.start(at_once)
 
     def asker(self) -> Asker:
         """A new client."""

@@ -1,5 +1,7 @@
 """Which runs does the sink have open? SHELL: folders below the service's root, opened when they are first spoken of.
 
+One with many rows is read beside the loop, and is refused for now meanwhile: the others' rows are stored.
+
 A run that is over is closed when the broker says so. One whose end went by without that word (its broker died, or a late
 line opened it again) is closed when nobody has spoken of it for a while.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 
+from legato_rl.beside import Beside
 from legato_rl.clock import Clock
 from legato_rl.errors import ConfigError, RecordError, SinkError, WireError
 from legato_rl.rundir import RunDir, RunFile
@@ -20,6 +23,8 @@ from .store import explain
 
 QUIET_S = 60.0
 """Seconds after which a run that has ended, and of which nobody spoke, is closed."""
+AT_ONCE_BYTES = 2**20
+"""Bytes of rows that are read at once, which takes some 10 ms."""
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +36,16 @@ class NotNow(Exception):
 class Runs:
     """The open runs of a service, by id. A service of one run (`once`) has it open from the start."""
 
-    def __init__(self, root: ServiceDir, service: ServiceFile, clock: Clock) -> None:
+    def __init__(self, root: ServiceDir, service: ServiceFile, clock: Clock, at_once: int = AT_ONCE_BYTES) -> None:
         """Lock the service's root. ConfigError where another sink holds it, RecordError or SinkError where a run that must
-        be open cannot be."""
+        be open cannot be. `at_once`: bytes of rows for which no thread is begun."""
         self._root = root
         self._service = service
         self._clock = clock
+        self._at_once = at_once
         self._open: dict[str, OpenRun] = {}
+        self._opening: dict[str, Beside[OpenRun]] = {}
+        """Those that are being read."""
         self._spoken: dict[str, float] = {}
         self._said: dict[str, str] = {}
         """Why a run's folder cannot be opened, as the log has it; by the ids of folders that are there."""
@@ -45,7 +53,7 @@ class Runs:
             try:
                 opened.callback(FolderLock(root.lock).close)
                 if service.once:
-                    self._open[service.once] = self._opened(service.once)
+                    self._open[service.once] = self._opened(*self._load(service.once))
                     self._spoken[service.once] = clock.monotonic()
             except OSError as error:
                 raise SinkError(f"the sink cannot start: {explain(root.root, error)}") from error
@@ -63,7 +71,7 @@ class Runs:
 
     def _try_to_open(self, run_id: str) -> OpenRun:
         try:
-            run = self._opened(run_id)
+            run = self._opened_in_time(run_id)
         except OSError as error:
             reason = explain(self._root.run(run_id, self._service).root, error)
         except (ConfigError, RecordError) as error:
@@ -76,8 +84,21 @@ class Runs:
         self._said[run_id] = reason
         raise NotNow(reason)
 
-    def _opened(self, run_id: str) -> OpenRun:
-        folder, file = self._load(run_id)
+    def _opened_in_time(self, run_id: str) -> OpenRun:
+        """The run, opened. NotNow while its many rows are being read."""
+        opening = self._opening.get(run_id)
+        if opening is None:
+            folder, file = self._load(run_id)
+            size = folder.rollouts.stat().st_size if folder.rollouts.exists() else 0
+            if size <= self._at_once:
+                return self._opened(folder, file)
+            opening = self._opening[run_id] = Beside(lambda: self._opened(folder, file), f"opens {run_id}")
+        if not opening.done:
+            raise NotNow(f"the rows of run {run_id} are still being read")
+        del self._opening[run_id]
+        return opening.result()
+
+    def _opened(self, folder: RunDir, file: RunFile) -> OpenRun:
         run = OpenRun(folder, file, locked=folder.root == self._root.root)
         log.info("opened %s: %d rows are stored", folder.root, run.index.last)
         return run
@@ -93,7 +114,9 @@ class Runs:
         return folder, file
 
     def close_run(self, run_id: str) -> None:
-        """Close a run and unlock its folder. Nothing happens where it is not open."""
+        """Close a run and unlock its folder. Nothing happens where it is not open; NotNow while it is being opened."""
+        if run_id in self._opening:
+            self.get(run_id)
         run = self._open.pop(run_id, None)
         self._spoken.pop(run_id, None)
         if run is not None:
@@ -102,11 +125,13 @@ class Runs:
 
     @property
     def idle(self) -> bool:
-        """Whether no run is open."""
-        return not self._open
+        """Whether no run is open, or is being opened."""
+        return not self._open and all(opening.done for opening in self._opening.values())
 
     def close_quiet(self) -> None:
-        """Close runs that ended and of which nobody spoke."""
+        """Close runs that ended and of which nobody spoke, also while they were opened."""
+        for run_id in [run_id for run_id, opening in self._opening.items() if opening.done and not opening.failed]:
+            self.get(run_id)
         now = self._clock.monotonic()
         for run_id, run in list(self._open.items()):
             if now - self._spoken[run_id] >= QUIET_S and run.run.end.exists():

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from control_scene import URL, Service
+from held_up import held_up
 
+from legato_rl.broker.again import Again, StillReading
 from legato_rl.config import Settings
 from legato_rl.errors import LegatoError
 from legato_rl.records import FeedRow, Outcome, Status
@@ -169,6 +171,27 @@ def test_errors_are_tried_again_where_that_is_asked(one: Service) -> None:
     row = FeedRow(n=1, key=key, outcome=Outcome.EVALUATOR_FAILED, status=Status.ERROR, reward=None, error_kind="env")
     one.core.feed(Feed(run="r", rows=[row], last=1), 0.0)
     assert run.groups.groups["b"].attempts[0].key == key.next_try()
+
+
+def test_a_large_run_is_read_beside_the_others(one: Service) -> None:
+    """Whoever asks is told to ask again, other runs' workers get orders meanwhile, and in the end it goes on."""
+    one.submit(id_="o", name="other")
+    one.load("other")
+    one.submit(name="r")
+    rows = one.root / "runs" / "r" / "rollouts.jsonl"
+    one.ask(StopAsk(id="s", reason="enough", run="r"))
+    one.core.tick(0.0)
+    error = {"group_id": "b", "attempt": 0, "try": 0, "rollout_id": "r:b:0:0", "outcome": "evaluator_failed", "status": "error"}
+    rows.write_text(json.dumps({**error, "reward": None, "policy": {"versions": []}}) + "\n")
+    one.control.again = Again(at_once=0)
+    with held_up(rows.with_name("tasks.jsonl")):
+        for _ in range(3):
+            with pytest.raises(StillReading, match="run 'r' are still being read"):
+                one.submit(id_="again", name="r", resume=True, retry_errors=True)
+            assert one.core.runs["r"].state == "stopped"
+        assert one.beat("worker-000").assign is not None
+    one.submit(id_="again", name="r", resume=True, retry_errors=True)
+    assert (one.core.runs["r"].state, one.core.runs["r"].again) == ("running", {"r:b:0:0"})
 
 
 def test_a_run_that_stopped_is_resumed_with_the_policy_in_force(one: Service) -> None:
