@@ -44,10 +44,12 @@ def collect(**options: Any) -> None:
     from legato_rl.run.interrupts import INTERRUPTS
 
     out, run = _chosen(options)
+    inherits = options["connect"] is not None and options["policy_version"] is None
     INTERRUPTS.listen()
     try:
         with progress(options["quiet"]) as display:
-            summary = run(on_start=partial(display.start, resumed=options["resume"]), on_status=display.show)
+            start = partial(display.start, resumed=options["resume"], inherits=inherits)
+            summary = run(on_start=start, on_status=display.show)
     except (RunStopped, KeyboardInterrupt):
         display.cut(out, resumable=options["connect"] is None)
         raise

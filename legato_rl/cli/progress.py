@@ -49,8 +49,11 @@ class Display:
         self._task = self._bar.add_task("attempts", total=None)
         self._noted: set[str] = set()
 
-    def start(self, run: RunFile, resumed: bool = False) -> None:
-        """The run was accepted: say what is started, and what the pre-flight found. `resumed`: some of it is done."""
+    def start(self, run: RunFile, resumed: bool = False, inherits: bool = False) -> None:
+        """The run was accepted: say what is started, and what the pre-flight found.
+
+        `resumed`: some of it is done. `inherits`: nobody named a policy version, so that it has its service's.
+        """
         self._started, self._counts_from = True, None if resumed else (0, 0)
         if self._quiet:
             return
@@ -59,6 +62,9 @@ class Display:
             f"{run.run_id}: {settings.desktops} desktops ({settings.desktop.backend}), policy {settings.policy.model} "
             f"{settings.policy.version} at {settings.policy.url}"
         )
+        if inherits:
+            version = f"{settings.policy.version!r} (--version)"
+            self._note([f"no version was given: rollouts are stamped with the service's, {version}"])
         self._note(run.engine.get("notices", []))
         self._began = self._clock.monotonic()
 

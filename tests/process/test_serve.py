@@ -43,6 +43,7 @@ def test_batches_share_the_desktops(tmp_path: Path) -> None:
         with connect(root, tasks, "--name", "second", "--group", 1, "--max-steps", 1) as cli:
             assert cli.end() == ExitCode.DONE, cli.output
         assert "2 of 2 groups closed, 2 usable rollouts, mean reward" in cli.output
+        assert cli.output.count("note: no version was given: rollouts are stamped with the service's, 'v1'") == 1
         with connect(root, tasks, "--name", "first") as cli:
             assert cli.end() == ExitCode.BAD_INPUT
         assert cli.output == "error: name is 'first': the service has a run of that name; choose another\n"

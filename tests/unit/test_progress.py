@@ -117,6 +117,15 @@ def test_a_notice_is_told_once() -> None:
     ]
 
 
+def test_a_version_that_nobody_named() -> None:
+    """Rollouts are stamped with it all the same, so it is told."""
+    shown, out = display(DrivenClock())
+    shown.start(run_file(Path("/x")), inherits=True)
+    assert out.getvalue().splitlines()[1:] == [
+        "note: no version was given: rollouts are stamped with the service's, 'v1' (--version)"
+    ]
+
+
 def test_a_run_that_goes_on() -> None:
     """Its pace is that since it goes on; one that had finished says so; one that is cut says how to go on."""
     clock = DrivenClock()
