@@ -7,19 +7,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
 
 from legato_rl.backend import BUILT_IN, OSWORLD_BACKENDS
+from legato_rl.cli.findings import show
 from legato_rl.config import DesktopConfig
-from legato_rl.doctor import VM_RUNNER, Row, machine_rows, worker_rows
+from legato_rl.doctor import VM_RUNNER, machine_rows, worker_rows
 from legato_rl.errors import ConfigError, ExitCode
 from legato_rl.machine import look_at_machine, look_at_vm, look_at_workers
 from legato_rl.rundir import TaskSpec
 from legato_rl.tasks import find_examples, read_tasks, resolve_tasks
 
-_MARKS = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "warn": "[yellow]warn[/]"}
 _PATH = click.Path(path_type=Path)
 
 
@@ -63,7 +60,9 @@ def doctor(
         found = {"backend": backend, "desktops": desktops, "ready": ready, "rows": [asdict(row) for row in rows]}
         click.echo(json.dumps(found, indent=2))
     else:
-        _print(rows, f"{desktops} desktops of {backend}", ready)
+        verdict = "ready" if ready else "not ready: see the rows that say missing, and what to do (->)"
+        shown = [(row.name, row.state, row.value, row.remedy) for row in rows]
+        show(f"{desktops} desktops of {backend}", shown, verdict)
     if not ready:
         raise click.exceptions.Exit(ExitCode.SHORT)
 
@@ -78,15 +77,3 @@ def _tasks(desktop: DesktopConfig, source: str | None) -> list[TaskSpec]:
     paths = sorted(find_examples(checkout).glob("*/*.json"))
     entries = [{"task_id": path.stem, "domain": path.parent.name} for path in paths]
     return resolve_tasks(entries, checkout, 1) if entries else []
-
-
-def _print(rows: list[Row], title: str, ready: bool) -> None:
-    # What to do stands below what was found: beside it, neither would have room in 80 columns for a path to copy.
-    table = Table.grid(Column(no_wrap=True), Column(no_wrap=True), Column(overflow="fold"), padding=(0, 2, 0, 0))
-    for row in rows:
-        table.add_row(row.name, _MARKS[row.state], Text(row.value))
-        if row.remedy:
-            table.add_row("", "", Text(f"-> {row.remedy}"))
-    console = Console()
-    console.print(Text(title), "", table, "", sep="\n")
-    console.print("ready" if ready else "not ready: see the rows that say missing, and what to do (->)")

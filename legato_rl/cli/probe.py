@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 
 import click
-from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
 
+from legato_rl.cli.findings import show
 from legato_rl.config import FAKE_URL, PolicyConfig
 from legato_rl.errors import ConfigError, ExitCode
 from legato_rl.fake.server import FakePolicyServer
 from legato_rl.policy.offer import ProbeReport, probe
 from legato_rl.policy.room import IMAGE_MAX
-
-_MARKS = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "off": "[yellow]off[/]", "unknown": "[yellow]unknown[/]"}
 
 
 @click.command("probe")
@@ -48,15 +44,6 @@ def probe_command(url: str, model: str, thinking: bool, image_max: int, as_json:
 
 
 def _print(report: ProbeReport) -> None:
-    # Folded, never cut: what is to be typed must be there whole, however narrow the terminal is.
-    columns = [Column(title, overflow="fold") for title in ("", "state", "value", "what to do")]
-    table = Table(*columns, title=Text(f"{report.model} at {report.url}"), title_justify="left")
-    for row in report.rows:
-        name = f"{row.name} *" if row.needed else row.name
-        table.add_row(name, _MARKS[row.state], Text(row.value), Text(row.remedy))
-    console = Console()
-    console.print(table)
-    verdict = (
-        "ready to train from" if report.trainable else "not ready: training needs the rows marked * that are missing or unknown"
-    )
-    console.print(verdict)
+    shown = [(f"{row.name} *" if row.needed else row.name, row.state, row.value, row.remedy) for row in report.rows]
+    lacking = "not ready: training needs the rows marked * that are missing or unknown; what to do is below each (->)"
+    show(f"{report.model} at {report.url}", shown, "ready to train from" if report.trainable else lacking)
