@@ -6,7 +6,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from legato_rl.backend import OSWORLD_BACKENDS
 from legato_rl.bad_input import one_sentence
+from legato_rl.broker.task_files import strays
 from legato_rl.canonical import sha256_hex
 from legato_rl.clock import Clock, day, iso
 from legato_rl.config import PolicyConfig, Settings
@@ -44,6 +46,8 @@ def accept(ask: Submit, root: ServiceDir, service: ServiceFile, default: PolicyN
         raise ConfigError(f"name is {ask.name!r}: the service has a run of that name; choose another")
     settings = merge(ask.settings, service, default)
     specs = resolve_tasks(ask.tasks, settings.desktop.osworld_path, settings.max_steps)
+    if settings.desktop.backend in OSWORLD_BACKENDS:
+        _check_files(specs)
     run = RunFile(
         run_id=folder.root.name,
         created_at=iso(clock.wall()),
@@ -58,6 +62,16 @@ def accept(ask: Submit, root: ServiceDir, service: ServiceFile, default: PolicyN
     )
     write(folder, run, specs)
     return folder
+
+
+def _check_files(specs: list[TaskSpec]) -> None:
+    """ConfigError for a task whose files would lie elsewhere: its trainer may be one that has no right to this machine's."""
+    for spec in specs:
+        for name in strays(spec.config):
+            raise ConfigError(
+                f"task {spec.task_id!r} names the file {name!r:.200}: it would lie outside of the rollout's folder; "
+                "give a plain name"
+            )
 
 
 def write(folder: RunDir, run: RunFile, specs: list[TaskSpec]) -> None:
