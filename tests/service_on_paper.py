@@ -16,11 +16,9 @@ from legato_rl.rundir import TaskSpec
 from legato_rl.status import decide
 from legato_rl.wire import Beat, Feed, Holding, Order, PolicyName
 
-ENDS = [Outcome.GRADED] * 6 + [
-    Outcome.TIMED_OUT_GRADED,
-    Outcome.DESKTOP_FAILED,
-    Outcome.EVALUATOR_FAILED,
-    Outcome.POLICY_FAILED,
+ENDS = [
+    *([Outcome.GRADED] * 6),
+    *(Outcome.TIMED_OUT_GRADED, Outcome.DESKTOP_FAILED, Outcome.EVALUATOR_FAILED, Outcome.POLICY_FAILED),
 ]
 
 
@@ -266,16 +264,9 @@ class World:
             graded = sum(k.group == key.group and row.outcome in GRADED_OUTCOMES for k, row in known.items())
             assert not closing or graded < run.settings.group, "a closed group gets no more"
             higher = [other for other in self.core.live() if other.priority > run.priority and other.may_hand_out(self.now)]
-            assert not [one for other in higher for one in self._queued(other) if not self._avoids(worker.name, one)]
+            waits = [g.attempts[n].key for other in higher for g in other.groups.groups.values() for n in g.queue]
+            assert not [one for one in waits if self.core.elsewhere.avoided.get(one, ("",))[0] != worker.name]
         self.check()
-
-    def _queued(self, run: Run) -> Iterator[RolloutKey]:
-        for group in run.groups.groups.values():
-            yield from (group.attempts[number].key for number in group.queue)
-
-    def _avoids(self, worker: str, key: RolloutKey) -> bool:
-        """Whether the try before `key` failed on a worker, as far as the present broker knows."""
-        return self.core.elsewhere.avoided.get(key, ("", 0.0))[0] == worker
 
     def check_order(self, beat: Beat, order: Order) -> None:
         """What a worker that holds something is told: to go on where it can, and to stop where it should."""

@@ -11,17 +11,7 @@ from legato_rl.broker.proxy.core import KEEP_S, SILENCE_S
 from legato_rl.policy.verdicts import Action
 from legato_rl.wire import CallFailed, CallReply
 
-ENDS = [
-    None,
-    None,
-    Action.RETRY,
-    Action.RETRY_FRESH,
-    Action.BACK_OFF,
-    Action.DOWN,
-    Action.WITHOUT_IDS,
-    Action.FAIL,
-    NO_SUCH_MODEL,
-]
+ENDS = [None, None, *(one for one in Action if one is not Action.CANCELLED), NO_SUCH_MODEL]
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
