@@ -176,7 +176,8 @@ class BrokerServer:
         if run is not None and run.trouble == refused.reason:
             return
         if count := self.faults.note("Refused"):
-            log.error("a %s was refused: %s (the %d. refusal)", refused.about, refused.reason, count)
+            level = logging.WARNING if refused.again else logging.ERROR
+            log.log(level, "a %s was refused: %s (the %d. refusal)", refused.about, refused.reason, count)
         if run is not None:
             run.trouble = refused.reason
         if refused.about == "PutDesktopEvent" and not refused.again:

