@@ -152,7 +152,9 @@ class Display:
             table.add_row("stopping", Text(f"{status.reason}; what is being graded is finished, Ctrl-C ends it at once"))
         elif status.state != "running":
             table.add_row(status.state, Text(status.reason))
-        return Group(self._bar, table)
+        # The cursor stays below it: what the terminal echoes of Ctrl-C, beside a full line, would move it a line on, and what
+        # is drawn again would then leave a line of the old above it.
+        return Group(self._bar, table, Text(""))
 
     def _line(self, status: RunStatus) -> str:
         per_hour, left = self._rate(status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,17 @@ def test_the_panel_of_a_terminal() -> None:
     text = out.getvalue()
     for fact in ("1 closed, 0 short, 3 open", "4 ok", "2 act, 1 policy", "up, 5 running, 3 queued", "4/16", "interrupted"):
         assert fact in text
+
+
+def test_where_the_cursor_stays() -> None:
+    """On a line of its own below the panel, so that an echoed ^C is on none of the panel's, however full these are."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=80)
+    with Live(console=console, auto_refresh=False) as live:
+        shown = Display(console, live, False, DrivenClock())
+        shown.show(status(state="stopping", reason="interrupted"))
+        live.refresh()
+        assert re.search(r"Ctrl-C ends it at once *\n\Z", out.getvalue())
 
 
 @pytest.mark.parametrize("quiet", [True, False])
