@@ -199,9 +199,11 @@ def _number(value: float | None) -> str:
 def _percent(share: float | None) -> str:
     if share is None:
         return "–"
+    if 0 < share < 0.001:
+        return "<0.1 %"
     # A few steps without logprobs are not to look like none.
-    nearly = 0.995 <= share < 1
-    return f"{min(share * 100, 99.9):.1f} %" if nearly else f"{_number(share * 100)} %"
+    few = 0 < share < 0.0995 or 0.995 <= share < 1
+    return f"{min(share * 100, 99.9):.1f} %" if few else f"{share * 100:.0f} %"
 
 
 def _seconds(value: float | None) -> str:
@@ -211,4 +213,4 @@ def _seconds(value: float | None) -> str:
     for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
         if value >= size:
             return f"{_number(value / size)} {unit}"
-    return f"{_number(value * 1000)} ms"
+    return f"{value * 1000:.0f} ms" if value >= 0.001 else "<1 ms"

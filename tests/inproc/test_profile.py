@@ -109,7 +109,15 @@ def test_tables_are_stacked_where_they_do_not_fit(folder: RunFolder) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0.0, "0 s"), (0.0004, "0.4 ms"), (0.09958, "100 ms"), (3.2874, "3.3 s"), (41.8, "42 s"), (105.04, "1.8 min")],
+    [
+        (0.0, "0 s"),
+        (0.00005, "<1 ms"),
+        (0.0042, "4 ms"),
+        (0.09958, "100 ms"),
+        (3.2874, "3.3 s"),
+        (41.8, "42 s"),
+        (105.04, "1.8 min"),
+    ],
 )
 def test_figures_are_few(folder: RunFolder, seconds: float, shown: str) -> None:
     """Two of a duration, in a unit that a person would choose."""
@@ -120,7 +128,16 @@ def test_figures_are_few(folder: RunFolder, seconds: float, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("share", "shown"),
-    [(None, "–"), (0.0, "0 %"), (0.00394, "0.39 %"), (0.0188, "1.9 %"), (0.443, "44 %"), (0.9999, "99.9 %"), (1.0, "100 %")],
+    [
+        (None, "–"),
+        (0.0, "0 %"),
+        (0.0001, "<0.1 %"),
+        (0.00394, "0.4 %"),
+        (0.0188, "1.9 %"),
+        (0.443, "44 %"),
+        (0.9999, "99.9 %"),
+        (1.0, "100 %"),
+    ],
 )
 def test_a_share_that_lacks_a_little(folder: RunFolder, share: float | None, shown: str) -> None:
     """It is not shown as everything: a few steps without logprobs matter."""
