@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from model_server import ModelServer
+from model_server import Answer, Body, ModelServer, completion
 from proxy_scene import Scene, proxy_before, run_policy, scene
 
 from legato_rl.service import origin
@@ -190,3 +190,27 @@ def test_an_order_for_another_process_changes_nothing(here: Scene) -> None:
     worker = here.worker()
     worker.ask()
     worker.hear(CallReply)
+
+
+def test_a_model_that_is_not_loaded_holds_up_the_run_that_names_it_alone() -> None:
+    """The broker hears of whom, in the server's words; the other run's calls are answered, and this one's when it is loaded."""
+    loaded = {"m"}
+
+    def script(body: Body) -> Answer:
+        missing = {"error": {"message": f"The model `{body['model']}` does not exist.", "type": "NotFoundError", "code": 404}}
+        return (200, completion()) if body["model"] in loaded else (404, missing)
+
+    with scene(ModelServer(script), {"retries": 0}, desktops=2) as here:
+        here.broker.policies.append(run_policy("new", ("lora", "2"), retries=0))
+        here.broker.order()
+        waits, other = here.worker(), here.worker()
+        waits.ask(rollout="new:g:0:0")
+        (told,) = here.beat(lambda beat: bool(beat.without_model)).without_model
+        assert (told.run, told.gave_up) == ("new", False)
+        assert told.message.startswith("model 'lora': the server does not know the model (HTTP 404, 'The model `lora` does not")
+        other.ask()
+        other.hear(CallReply)
+        loaded.add("lora")
+        assert waits.hear(CallReply).params["model"] == "lora"
+        assert here.beat(lambda beat: not beat.without_model).state == "up"
+        assert {beat.state for beat in here.beats} == {"up"}
