@@ -65,13 +65,18 @@ def cli() -> str:
     for name in COMMANDS:
         command = legato_rl.get_command(top, name)
         assert command is not None
-        parts.append(_help(f"legato-rl {name}", command, click.Context(command, top, name, **command.context_settings)))
+        context = click.Context(command, top, name, **command.context_settings)
+        parts.append(_help(f"legato-rl {name}", command, context))
+        for part, one in command.commands.items() if isinstance(command, click.Group) else ():
+            parts.append(
+                _help(f"legato-rl {name} {part}", one, click.Context(one, context, part, **one.context_settings), "###")
+            )
     return _with_contents("\n".join(parts))
 
 
-def _help(title: str, command: click.Command, context: click.Context) -> str:
+def _help(title: str, command: click.Command, context: click.Context, level: str = "##") -> str:
     text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
-    return f"## {title}\n\n```\n{text}\n```\n"
+    return f"{level} {title}\n\n```\n{text}\n```\n"
 
 
 # --- protocol.md -----------------------------------------------------------------------------------------------------

@@ -48,6 +48,8 @@ class ServiceFile(BaseModel):
     """The folder of the CURVE keys, for a `control` over tcp."""
     engine: dict[str, Any]
     """What the pre-flight found at the server."""
+    bundled: bool = False
+    """Whether the model server is the bundled one, which is started with the service, each time under another URL."""
     once: str = ""
     """The one run's id, where this is no service but a `collect` of its own."""
 

@@ -1,7 +1,9 @@
-"""A small training loop over a service: `python trainer_loop.py SERVICE_DIR TASKS_JSON BATCHES`.
+"""A small training loop over a service: `python docs/examples/trainer_loop.py svc docs/examples/tasks.json 2`.
 
-Each batch is a run. Groups are trained on as they close, while the others still run; then the calls stand still for as long
-as the weights change. What trains, and what loads the weights into the server, is yours: `Trainer` only counts.
+That is the service's folder (legato-rl serve --dir svc …), a file of tasks, and a number of batches. Each batch is a run.
+Groups are trained on as they close, while the others still run; then the calls stand still for as long as the weights change.
+What trains, and what loads the weights into the server, is yours: `Trainer` only counts. A fourth argument names a file for
+its checkpoint: a loop that was cut, and is started again with that, goes on with its run.
 """
 
 from __future__ import annotations
@@ -16,23 +18,31 @@ from legato_rl import ControlClient
 
 
 class Trainer:
-    """Stands for a trainer and the server that samples from its weights."""
+    """Stands for a trainer and the server that samples from its weights; what is saved is as of the batch's start."""
 
-    def __init__(self) -> None:
-        self.tokens = 0
-        self.signal = 0.0
+    def __init__(self, checkpoint: str = "") -> None:
+        self.checkpoint = Path(checkpoint) if checkpoint else None
+        self.at: dict[str, Any] = {"batch": 0, "run": "", "tokens": 0, "signal": 0.0}
+        if self.checkpoint and self.checkpoint.exists():
+            self.at = json.loads(self.checkpoint.read_text(encoding="utf-8"))
+
+    def save(self, batch: int, run: str) -> None:
+        """Keep the weights, and which batch they are to be trained on, and by which run."""
+        self.at.update(batch=batch, run=run)
+        if self.checkpoint:
+            self.checkpoint.write_text(json.dumps(self.at), encoding="utf-8")
 
     def train(self, rollout: dict[str, Any], advantage: float) -> None:
         """Take the tokens that were sampled, with the logprobs that they were sampled with."""
         for step in rollout["steps"]:
             response = step["response"]
             assert len(response["token_ids"]) == len(response["logprobs"])
-            self.tokens += len(response["token_ids"])
-            self.signal += advantage * sum(response["logprobs"])
+            self.at["tokens"] += len(response["token_ids"])
+            self.at["signal"] += advantage * sum(response["logprobs"])
 
     def publish(self, version: str) -> None:
         """Load the weights into the server, which must not be asked meanwhile."""
-        print(f"weights {version}: {self.tokens} tokens so far, signal {self.signal:.3f}")
+        print(f"weights {version}: {self.at['tokens']} tokens so far, signal {self.at['signal']:.3f}")
 
 
 def closed_groups(control: ControlClient, run: str) -> Iterator[dict[str, Any]]:
@@ -60,13 +70,17 @@ def rollouts(folder: Path, wanted: set[str]) -> Iterator[dict[str, Any]]:
                 yield rollout
 
 
-def main(service: str, tasks_file: str, batches: int) -> None:
+def main(service: str, tasks_file: str, batches: str, checkpoint: str = "") -> None:
     """Train for some batches."""
     tasks = json.loads(Path(tasks_file).read_text(encoding="utf-8"))
-    trainer = Trainer()
+    trainer = Trainer(checkpoint)
     with ControlClient(service) as control:
-        for batch in range(batches):
-            run, folder = control.submit(tasks, {"group": 2}, name=f"batch-{batch}")
+        for batch in range(trainer.at["batch"], int(batches)):
+            if run := trainer.at["run"]:
+                folder = control.resume_run(run)  # wherever it stands: it tells its events from the first one on again
+            else:
+                run, folder = control.submit(tasks, {"group": 2})
+                trainer.save(batch, run)
             for group in closed_groups(control, run):
                 advantages = dict(zip(group["rollouts"], group["advantages"], strict=True))
                 for rollout in rollouts(folder, set(advantages)):
@@ -76,7 +90,8 @@ def main(service: str, tasks_file: str, batches: int) -> None:
             trainer.publish(version := f"step-{batch + 1}")
             control.set_policy(version=version)
             control.resume()
+            trainer.save(batch + 1, "")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(*sys.argv[1:])

@@ -1,6 +1,7 @@
-"""The loop of trainer_loop.py with zmq and msgpack alone: `python trainer_loop_raw.py ADDRESS TASKS_JSON BATCHES [KEYS_DIR]`.
+"""A trainer's loop with zmq and msgpack alone: `python docs/examples/trainer_loop_raw.py svc docs/examples/tasks.json 2`.
 
-ADDRESS is `control` in the service's service.json. One at tcp:// needs KEYS_DIR, with client.secret and server.public.
+That is the service's folder (legato-rl serve --dir svc …), a file of tasks, and a number of batches. In place of the folder may
+be the service's tcp:// address, and then the folder of client.secret and server.public as a fourth argument.
 """
 
 import json
@@ -51,7 +52,7 @@ def closed_groups(control, run):
             if event["kind"] == "run_finished":
                 return
         if not events and control.ask("StatusAsk", run=run)["state"] == "stopped":
-            sys.exit(f"{run} stopped early")
+            sys.exit(f"{run} stopped early; Submit with resume and that name has it go on")
 
 
 def pause(control):
@@ -63,13 +64,13 @@ def pause(control):
             return
 
 
-def main(address, tasks_file, batches, keys=None):
+def main(where, tasks_file, batches, keys=None):
     """Train for some batches; the training itself would be where the rewards are printed."""
     tasks = json.loads(Path(tasks_file).read_text(encoding="utf-8"))
+    address = where if "://" in where else json.loads((Path(where) / "service.json").read_text())["control"]
     control = Control(address, keys)
     for batch in range(int(batches)):
-        submitted = control.ask("Submit", tasks=tasks, settings={"group": 2}, name=f"raw-{batch}")
-        run = submitted["run"]
+        run = control.ask("Submit", tasks=tasks, settings={"group": 2})["run"]
         for group in closed_groups(control, run):
             print(f"{run} {group['group']}: rewards {group['rewards']}, sampled from {', '.join(group['versions'])}")
         pause(control)

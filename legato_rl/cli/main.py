@@ -18,6 +18,7 @@ from legato_rl.errors import ExitCode, LegatoError, Terminated
 COMMANDS = {
     "collect": ("legato_rl.cli.collect:collect", "Run groups of rollouts and write them to a folder."),
     "serve": ("legato_rl.cli.serve:serve", "Keep desktops up for runs that are submitted, by collect --connect or a trainer."),
+    "control": ("legato_rl.cli.control:control", "Look at a service and steer it: status, events, pause, resume, stop …"),
     "keygen": ("legato_rl.cli.keygen:keygen", "Draw the keys of a service that trainers elsewhere steer."),
     "probe": ("legato_rl.cli.probe:probe_command", "Show what a model server offers, and what training needs of it."),
     "export": ("legato_rl.cli.export:export", "Write a run's steps as training samples."),

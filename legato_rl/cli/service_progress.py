@@ -1,4 +1,7 @@
-"""What does a person see while a service is up? A line a run on a terminal, plain lines elsewhere; all of it on stderr."""
+"""What does a person see while a service is up? A line a run on a terminal, plain lines elsewhere; all of it on stderr.
+
+As runs begin and end, each gets a line that stays (service_runs.py). Where nothing runs and nothing changes, nothing is said.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from legato_rl.cli.progress import LINE_S, counts, policy_words
+from legato_rl.cli.service_runs import RunLines
 from legato_rl.clock import SYSTEM_CLOCK, Clock
-from legato_rl.service import ServiceFile
+from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.wire import RunBrief, RunStatus
 
 
@@ -26,11 +30,13 @@ class ServiceDisplay:
         self._clock = clock
         self._told: tuple[object, ...] = ()
         self._told_at = 0.0
+        self._runs: RunLines | None = None
 
-    def start(self, service: ServiceFile) -> None:
-        """The service is about to start: say what, and what the pre-flight found."""
+    def start(self, root: ServiceDir, service: ServiceFile) -> None:
+        """The service is about to start: say what, what the pre-flight found, and which runs go on."""
         if self._quiet:
             return
+        self._runs = RunLines(root)
         settings = service.settings
         self._print(
             f"{settings.desktops} desktops ({settings.desktop.backend}), {service.most_desktops} at most, policy "
@@ -38,20 +44,29 @@ class ServiceDisplay:
         )
         for notice in service.engine.get("notices", []):
             self._print(f"note: {notice}", "yellow")
+        for line in self._runs.at_start():
+            self._print(line)
 
     def show(self, status: RunStatus) -> None:
         """The service stands here now."""
         if self._quiet:
             return
+        for line in self._runs.hear(status) if self._runs else ():
+            self._print(line)
         if self._live is not None:
             self._live.update(_panel(status))
             return
         now = self._clock.monotonic()
         runs = tuple((brief.run, brief.state, brief.groups, brief.version) for brief in status.runs)
         told = (runs, status.policy, status.desktops.get("out"), status.draining, status.sink_message)
-        if told != self._told or now - self._told_at >= LINE_S:
+        if told != self._told or (runs and now - self._told_at >= LINE_S):
             self._told, self._told_at = told, now
             self._print(" | ".join([*(f"{brief.run} {_run(brief)}" for brief in status.runs), *_service(status)]))
+
+    def end(self, last_word: str) -> None:
+        """The service has ended, if it had started at all: say what became of its runs, and how to go on."""
+        for line in [*self._runs.at_end(), last_word] if self._runs else ():
+            self._print(line)
 
     def _print(self, text: str, style: str | None = None) -> None:
         self._console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
@@ -61,7 +76,8 @@ def _panel(status: RunStatus) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     for brief in status.runs:
         table.add_row(Text(brief.run), Text(_run(brief)))
-    return Group(table, *map(Text, _service(status)))
+    # The cursor stays below it, where an echoed ^C moves nothing (as of a run's panel).
+    return Group(table, *map(Text, _service(status)), Text(""))
 
 
 def _run(brief: RunBrief) -> str:

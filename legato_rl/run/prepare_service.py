@@ -13,7 +13,7 @@ from typing import Any
 from legato_rl._version import __version__
 from legato_rl.bad_input import OPTIONS, told, without_secrets
 from legato_rl.clock import SYSTEM_CLOCK, iso
-from legato_rl.config import Settings
+from legato_rl.config import FAKE_URL, Settings
 from legato_rl.curve import check_keys
 from legato_rl.endpoints import address, tcp_address
 from legato_rl.errors import ConfigError
@@ -26,8 +26,6 @@ MOST_DESKTOPS = 4096
 """As of the setting `desktops`."""
 SAME = ("settings", "most_desktops", "origins", "control", "keys")
 """What a service keeps as long as it lives."""
-OF_A_FAKE = {"settings.policy.url", "origins"}
-"""What differs each time with the bundled server."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,10 @@ class Terms:
     """A `tcp://` address; empty for a socket of this machine."""
     keys: Path | None = None
     """The folder of the CURVE keys for it."""
+
+    def allowed(self, settings: Settings) -> list[str]:
+        """The origins that model calls, and with them the key, may go to."""
+        return [origin(url) for url in (settings.policy.url, *self.origins)]
 
     def check(self, settings: Settings) -> None:
         """ConfigError names what is wrong."""
@@ -102,10 +104,12 @@ def refuse_running(folder: ServiceDir) -> None:
         raise ConfigError(f"dir is {str(folder.root)!r}: its service is running; end that first") from None
 
 
-def describe(folder: ServiceDir, settings: Settings, terms: Terms, engine: dict[str, Any], fake: bool = False) -> ServiceFile:
+def describe(
+    folder: ServiceDir, settings: Settings, terms: Terms, engine: dict[str, Any], bundled: bool = False
+) -> ServiceFile:
     """What `service.json` will say. One that is there keeps its sockets, and must say the same of settings and terms.
 
-    `fake`: the URL is the bundled server's, which has another one each time. ConfigError names the first difference.
+    `bundled`: the URL is the bundled server's, which has another one each time. ConfigError names the first difference.
     """
     old = folder.load() if folder.service_file.exists() else None
     sockets = old.sockets if old else place_sockets(folder.root)
@@ -115,14 +119,15 @@ def describe(folder: ServiceDir, settings: Settings, terms: Terms, engine: dict[
         python=platform.python_version(),
         settings=settings,
         most_desktops=settings.desktops if terms.most_desktops is None else terms.most_desktops,
-        origins=[origin(url) for url in (settings.policy.url, *terms.origins)],
+        origins=terms.allowed(settings),
         sockets=sockets,
         control=terms.control or address(sockets, "control"),
         keys=terms.keys.resolve() if terms.keys else None,
         engine=engine,
+        bundled=bundled,
     )
     if old is not None:
-        _refuse_difference(old, service, fake)
+        _refuse_difference(old, service)
     return service
 
 
@@ -137,17 +142,24 @@ def layout(folder: ServiceDir, settings: Settings) -> Layout:
     return Layout(folder.root, folder.logs, scripts_folder(), Path.cwd(), settings.desktop.osworld_python)
 
 
-def _refuse_difference(old: ServiceFile, new: ServiceFile, fake: bool) -> None:
-    before, now = (dict(_leaves(file.model_dump(mode="json", include=set(SAME)))) for file in (old, new))
+def _refuse_difference(old: ServiceFile, new: ServiceFile) -> None:
+    before, now = dict(_leaves(_kept(old))), dict(_leaves(_kept(new)))
     for path in dict.fromkeys([*now, *before]):
-        if fake and path in OF_A_FAKE:
-            continue
         if before.get(path) != now.get(path):
             name = path.rpartition(".")[2]
             raise ConfigError(
                 f"{OPTIONS.get(name, name)} is {told(now.get(path))}: this service was made with {told(before.get(path))}; "
-                "give that, or name another folder"
+                "leave it out, or name another folder"
             )
+
+
+def _kept(service: ServiceFile) -> dict[str, Any]:
+    """What a service keeps as long as it lives. Its first origin is that of the URL; the bundled server's differ each time."""
+    kept = service.model_dump(mode="json", include=set(SAME))
+    kept["origins"] = service.origins[1:]
+    if service.bundled:
+        kept["settings"]["policy"]["url"] = FAKE_URL
+    return kept
 
 
 def _leaves(value: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

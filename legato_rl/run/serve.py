@@ -6,12 +6,14 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.config import FAKE_URL, Settings
 from legato_rl.control import ControlClient
 from legato_rl.errors import ConfigError, ControlError, RunStopped
 from legato_rl.policy.readiness import preflight
+from legato_rl.run.asked_since import forget_what_is_gone, in_force
 from legato_rl.run.audience import Audience
 from legato_rl.run.fake_policy import fake_policy
 from legato_rl.run.follow import Hear, follow_service
@@ -35,22 +37,23 @@ def serve(
     root: Path,
     settings: Settings,
     terms: Terms,
-    on_start: Callable[[ServiceFile], None] | None = None,
+    on_start: Callable[[ServiceDir, ServiceFile], None] | None = None,
     on_status: Callable[[RunStatus], None] | None = None,
 ) -> None:
     """Run a service in `root` until it is shut down; `settings` are what a run gets that says nothing else.
 
-    ConfigError (nothing was started) names what is wrong with the input or the server, or differs from what the service in
-    `root` was made with. RunStopped says why it cannot go on. KeyboardInterrupt shuts it down: runs stop, resumable, and
-    go on when it is started again; a second one ends everything at once.
+    `on_start` gets its folder, and the service as it now is: with the desktops and the policy that trainers have asked for
+    since it was made. ConfigError (nothing was started) names what is wrong with the input or the server, or differs from
+    what the service in `root` was made with. RunStopped says why it cannot go on. KeyboardInterrupt shuts it down: runs
+    stop, resumable; a second one ends everything at once, and runs that are cut go on when it is started again.
     """
-    with _prepared(root, settings, terms) as (folder, service):
+    with _prepared(root, settings, terms, start=True) as (folder, service):
         refuse_running(folder)
         private_folder(service.sockets)
         folder.supervisord_conf.write_text(render(layout(folder, settings), service.sockets, service.most_desktops))
         folder.write(service)
         if on_start:
-            on_start(service)
+            on_start(folder, service.model_copy(update={"settings": in_force(folder, service.settings, service.origins)}))
         supervisor = Supervisor(folder.supervisord_conf, service.sockets, folder.logs, SYSTEM_CLOCK)
         with ControlClient(folder.root) as client:
             hear = Audience(client, on_status).hear
@@ -75,22 +78,43 @@ def configuration(root: Path, settings: Settings, terms: Terms) -> str:
 
 
 @contextmanager
-def _prepared(root: Path, settings: Settings, terms: Terms) -> Iterator[tuple[ServiceDir, ServiceFile]]:
-    """The root and its service, checked; the bundled server runs meanwhile. Taken back where no service.json was written."""
-    terms.check(settings)
-    check_backend(settings, [])
+def _prepared(root: Path, settings: Settings, terms: Terms, start: bool = False) -> Iterator[tuple[ServiceDir, ServiceFile]]:
+    """The root and its service, checked; the bundled server runs meanwhile. Taken back where no service.json was written.
+
+    `start`: its processes are about to be started here.
+    """
     existed = root.exists()
     folder = claim_root(root)
     with ExitStack() as stack:
         stack.callback(release_root, folder, existed)
-        policy = settings.policy
-        fake = policy.url == FAKE_URL
-        if fake:
-            url = stack.enter_context(fake_policy(folder.logs, policy.seed))
-            policy = policy.model_copy(update={"url": url})
-            settings = settings.model_copy(update={"policy": policy})
-        engine = preflight(policy, image_max=settings.image_max, screen_size=settings.desktop.screen_size)
-        yield folder, describe(folder, settings, terms, engine, fake)
+        made = folder.load() if folder.service_file.exists() else None
+        bundled = settings.policy.url == FAKE_URL
+        terms.check(made.settings if made else settings)
+        if made:
+            # What differs is told before anything is asked or touched.
+            describe(folder, settings, terms, {}, bundled)
+        if made and start:
+            refuse_running(folder)
+            forget_what_is_gone(folder, made)
+        check_backend(settings, [])
+        if bundled:
+            url = stack.enter_context(fake_policy(folder.logs, settings.policy.seed))
+            settings = settings.model_copy(update={"policy": settings.policy.model_copy(update={"url": url})})
+        yield folder, describe(folder, settings, terms, _ask_server(folder, settings, terms), bundled)
+
+
+def _ask_server(folder: ServiceDir, settings: Settings, terms: Terms) -> dict[str, Any]:
+    """What the pre-flight finds at the server that is in force, which is not that of `settings` after a set_policy."""
+    now = in_force(folder, settings, terms.allowed(settings)).policy
+    try:
+        return preflight(now, image_max=settings.image_max, screen_size=settings.desktop.screen_size)
+    except ConfigError as error:
+        if (now.url, now.model) == (settings.policy.url, settings.policy.model):
+            raise
+        raise ConfigError(
+            f"{error}; set_policy chose model {now.model!r} there, so have it answer, or take `url` and `default` out of "
+            f"{folder.state}"
+        ) from None
 
 
 def _shut_down(supervisor: Supervisor, client: ControlClient, folder: ServiceDir, hear: Hear) -> None:

@@ -81,9 +81,11 @@ def test_a_service_keeps_what_it_is(tmp_path: Path) -> None:
     policy = AT_URL.policy.model_copy(update={"temperature": 0.5})
     desktop = AT_URL.desktop.model_copy(update={"screen_size": (640, 480)})
     different = {
-        "temperature is 0.5: this service was made with 1.0": (AT_URL.model_copy(update={"policy": policy}), Terms()),
+        "temperature is 0.5: this service was made with 1.0; leave it out, or name another folder": (
+            AT_URL.model_copy(update={"policy": policy}),
+            Terms(),
+        ),
         r"screen is \[640, 480\]: this service": (AT_URL.model_copy(update={"desktop": desktop}), Terms()),
-        "policy-url is 'fake': this service": (SETTINGS, Terms()),
         "most-desktops is 9: this service": (AT_URL, Terms(most_desktops=9)),
         "allow-origin is .*: this service": (AT_URL, Terms(origins=("http://b",))),
     }
@@ -94,12 +96,17 @@ def test_a_service_keeps_what_it_is(tmp_path: Path) -> None:
 
 
 def test_the_bundled_server_may_be_elsewhere_each_time(tmp_path: Path) -> None:
-    """Its port is drawn anew; nothing else may differ."""
-    made(tmp_path / "d")
+    """Its port is drawn anew; nothing else may differ, and it is not taken for a server of one's own, nor one for it."""
+    made(tmp_path / "d", fake=True)
     moved = AT_URL.model_copy(update={"policy": AT_URL.policy.model_copy(update={"url": "http://127.0.0.1:9/v1"})})
     assert made(tmp_path / "d", moved, fake=True).origins == ["http://127.0.0.1:9"]
     with pytest.raises(ConfigError, match="most-desktops is 9"):
         made(tmp_path / "d", moved, Terms(most_desktops=9), fake=True)
+    with pytest.raises(ConfigError, match=r"policy-url is 'http://127.0.0.1:9/v1': this service was made with 'fake'"):
+        made(tmp_path / "d", moved)
+    made(tmp_path / "e")
+    with pytest.raises(ConfigError, match=f"policy-url is 'fake': this service was made with '{URL}'"):
+        made(tmp_path / "e", fake=True)
 
 
 @pytest.mark.parametrize(

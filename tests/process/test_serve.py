@@ -121,14 +121,14 @@ def test_ctrl_c_stops_that_run_alone(tmp_path: Path) -> None:
 
 
 def test_a_service_is_opened_again(tmp_path: Path) -> None:
-    """By Ctrl-C its runs stop; with the same options it goes on, others are refused, and so is a second one beside it."""
+    """By Ctrl-C its runs stop; from its folder alone it goes on, other options are refused, and so is a second beside it."""
     root, tasks = tmp_path / "d", tasks_file(tmp_path, "a")
     with serve(root, "--desktops", 1, "--fake", "act_s=0.3") as service:
         service.wait_for("no run |")
         with connect(root, tasks, "--name", "cut", "--group", 4) as cli:
             with ControlClient(root) as client:
                 until(client, "cut", lambda status: status.attempts_ended >= 1)
-            with serve(root, "--desktops", 1, "--fake", "act_s=0.3") as second:
+            with Cli("serve", "--dir", root) as second:
                 assert second.end() == ExitCode.BAD_INPUT
             assert second.output == f"error: dir is '{root}': its service is running; end that first\n"
             service.process.send_signal(signal.SIGINT)
@@ -136,21 +136,33 @@ def test_a_service_is_opened_again(tmp_path: Path) -> None:
             assert "error: the run stopped early: the service was shut down" in cli.output
         assert service.end(2 * PATIENCE_S) == ExitCode.INTERRUPTED
     assert naming(str(root)) == []
-    with serve(root, "--desktops", 2, "--fake", "act_s=0.3") as other:
+    assert "\ncut was submitted: 1 groups of 4, version v1\n" in service.output
+    stopped, last, interrupted = service.output.splitlines()[-3:]
+    assert stopped.startswith("cut stopped (the service was shut down): 0 of 1 groups closed, ")
+    assert stopped.endswith(f"; go on with: legato-rl control resume-run {root} cut")
+    assert last == f"the service was interrupted; start it again with: legato-rl serve --dir {root}"
+    assert interrupted == "interrupted"
+    with serve(root, "--desktops", 2) as other:
         assert other.end() == ExitCode.BAD_INPUT
-    assert other.output == "error: desktops is 2: this service was made with 1; give that, or name another folder\n"
-    with serving(root, "--desktops", 1, "--fake", "act_s=0.3") as (_, client):
-        client.resume_run("cut")
-        until(client, "cut", lambda status: status.state == "finished")
+    assert other.output == "error: desktops is 2: this service was made with 1; leave it out, or name another folder\n"
+    with Cli("serve", "--dir", root) as again:
+        again.wait_for("no run |")
+        assert f"\nstopped earlier, and may go on: cut (legato-rl control resume-run {root} RUN)\n" in again.output
+        with ControlClient(root) as client:
+            client.resume_run("cut")
+            again.wait_for("cut finished: 1 of 1 groups closed, 4 usable rollouts, mean reward ")
+            client.shutdown()
+        assert again.end() == ExitCode.DONE
+    assert again.output.endswith(f"the service was shut down; start it again with: legato-rl serve --dir {root}\n")
     check_accounts(ServiceDir(root).runs / "cut")
 
 
 def test_the_second_ctrl_c_is_immediate(tmp_path: Path) -> None:
-    """It waits for no grading; no process is left."""
+    """It waits for no grading; no process is left, and what it cut goes on when the service is started again."""
     root = tmp_path / "d"
     with serve(root, "--desktops", 1, "--fake", "eval_s=60") as service:
         service.wait_for("no run |")
-        with connect(root, tasks_file(tmp_path, "a"), "--max-steps", 1) as cli:
+        with connect(root, tasks_file(tmp_path, "a"), "--max-steps", 1, "--name", "r") as cli:
             cli.wait_for("1 evaluate")
             below = service.below()
             service.process.send_signal(signal.SIGINT)
@@ -159,4 +171,14 @@ def test_the_second_ctrl_c_is_immediate(tmp_path: Path) -> None:
             assert service.end(10.0) == ExitCode.INTERRUPTED
             cli.process.send_signal(signal.SIGINT)
             cli.process.send_signal(signal.SIGINT)
+    assert psutil.wait_procs(below, timeout=5.0)[1] == []
+    assert "\nr was cut: it goes on when the service is started again\n" in service.output
+    with Cli("serve", "--dir", root) as again:
+        again.wait_for("r goes on: groups 0/1 closed, 0 of 4 attempts ended")
+        again.wait_for("1 evaluate")
+        below = again.below()
+        again.process.send_signal(signal.SIGINT)
+        again.wait_for("stopping")
+        again.process.send_signal(signal.SIGINT)
+        assert again.end(10.0) == ExitCode.INTERRUPTED
     assert psutil.wait_procs(below, timeout=5.0)[1] == []

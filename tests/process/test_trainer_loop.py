@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from whole_runs import PATIENCE_S, check_accounts, tasks_file
-from whole_services import serving
+from whole_services import serving, until
 
+from legato_rl.control import ControlClient
 from legato_rl.curve import CLIENT_SECRET, SERVER_PUBLIC, write_keys
 from legato_rl.service import ServiceDir
 
@@ -41,6 +42,14 @@ def run_example(name: str, *args: object) -> list[str]:
     return done.stdout.splitlines()
 
 
+def groups_told(lines: list[str]) -> dict[str, list[tuple[str, str]]]:
+    """By run, in order, its groups and the versions that they were sampled from."""
+    told: dict[str, list[tuple[str, str]]] = {}
+    for run, group, version in re.findall(r"^(\S+) (\w): rewards \[[\d., ]+\], sampled from (\S+)$", "\n".join(lines), re.M):
+        told.setdefault(run, []).append((group, version))
+    return {run: sorted(groups) for run, groups in told.items()}
+
+
 def versions_of(root: Path, run: str) -> set[str]:
     """The policy versions of all steps of a run, whose accounts are good."""
     rows = check_accounts(ServiceDir(root).runs / run)
@@ -50,23 +59,46 @@ def versions_of(root: Path, run: str) -> set[str]:
 def test_the_loop_trains_on_each_group_as_it_closes(root: Path, tmp_path: Path) -> None:
     """Two batches of two groups: each told once; the second is sampled from the version that the first one made."""
     lines = run_example("trainer_loop.py", root, tasks_file(tmp_path, "a", "b"), 2)
-    groups = sorted(re.findall(r"^(batch-\d \w): rewards \[[\d., ]+\], sampled from (\S+)$", "\n".join(lines), re.MULTILINE))
-    assert groups == [("batch-0 a", "v1"), ("batch-0 b", "v1"), ("batch-1 a", "step-1"), ("batch-1 b", "step-1")]
+    (first, second), groups = groups_told(lines), groups_told(lines).values()
+    assert list(groups) == [[("a", "v1"), ("b", "v1")], [("a", "step-1"), ("b", "step-1")]]
     weights = [line for line in lines if line.startswith("weights ")]
     assert [line.split(":")[0] for line in weights] == ["weights step-1", "weights step-2"]
-    assert (versions_of(root, "batch-0"), versions_of(root, "batch-1")) == ({"v1"}, {"step-1"})
+    assert (versions_of(root, first), versions_of(root, second)) == ({"v1"}, {"step-1"})
+
+
+def test_a_loop_that_was_cut_goes_on(root: Path, tmp_path: Path) -> None:
+    """With the run of its checkpoint, which had stopped: each group is told once, and the batch is not begun anew."""
+    tasks, checkpoint = tasks_file(tmp_path, "a", "b"), tmp_path / "loop.json"
+    with ControlClient(root) as client:
+        client.drain()
+        run, _ = client.submit(json.loads(tasks.read_text()), {"group": 2})
+        client.stop("cut", run)
+        until(client, run, lambda status: status.state == "stopped")
+        client.resume()
+    checkpoint.write_text(json.dumps({"batch": 1, "run": run, "tokens": 40, "signal": 1.5}))
+    lines = run_example("trainer_loop.py", root, tasks, 3, checkpoint)
+    told = groups_told(lines)
+    assert next(iter(told)) == run
+    assert [[group for group, _ in groups] for groups in told.values()] == [["a", "b"], ["a", "b"]]
+    assert [line.split(":")[0] for line in lines if line.startswith("weights ")] == ["weights step-2", "weights step-3"]
+    saved = json.loads(checkpoint.read_text())
+    assert (saved["batch"], saved["run"]) == (3, "")
+    assert saved["tokens"] > 40
+    assert run_example("trainer_loop.py", root, tasks, 3, checkpoint) == []
 
 
 def test_the_loop_with_zmq_and_msgpack_alone(root: Path, tmp_path: Path) -> None:
-    """The same from another machine: an address, and the two keys that a trainer is given."""
+    """The same from another machine: an address, and the two keys that a trainer is given. As often as one likes."""
     keys = tmp_path / "keys"
     keys.mkdir()
     for name in (CLIENT_SECRET, SERVER_PUBLIC):
         (keys / name).write_bytes((root.parent / "keys" / name).read_bytes())
     control = json.loads(ServiceDir(root).service_file.read_bytes())["control"]
-    lines = run_example("trainer_loop_raw.py", control, tasks_file(tmp_path, "a", "b"), 2, keys)
-    assert sorted(line.partition(":")[0] for line in lines) == ["raw-0 a", "raw-0 b", "raw-1 a", "raw-1 b"]
-    assert versions_of(root, "raw-1") == {"raw-step-1"}
+    told = groups_told(run_example("trainer_loop_raw.py", control, tasks_file(tmp_path, "a", "b"), 2, keys))
+    assert [[group for group, _ in groups] for groups in told.values()] == [["a", "b"], ["a", "b"]]
+    assert versions_of(root, list(told)[1]) == {"raw-step-1"}
+    told = groups_told(run_example("trainer_loop_raw.py", root, tasks_file(tmp_path, "a"), 1, keys))
+    assert list(told.values()) == [[("a", "raw-step-2")]]
 
 
 @pytest.mark.parametrize("name", ["trainer_loop.py", "trainer_loop_raw.py"])
@@ -75,3 +107,5 @@ def test_the_loops_are_short(name: str) -> None:
     text = (EXAMPLES / name).read_text(encoding="utf-8")
     assert text.count("\n") < 100
     assert ("legato_rl import" in text) == (name == "trainer_loop.py")
+    assert f"`python docs/examples/{name} svc docs/examples/tasks.json 2`" in text.partition("\n")[0]
+    assert (EXAMPLES / "tasks.json").exists()
