@@ -1,10 +1,11 @@
 """Is a run true whatever dies in it? Runs on fake desktops with random faults and random kills, each looked at. JSON out.
 
 Each run has a seed, which decides what is asked, how desktops and server fail, and who is killed (SIGKILL) when: workers,
-broker, proxy, sink, supervisord, the command itself, alone or two at once, up to five times. A run that ends early is
-resumed until it has finished. Then its folder is verified, its attempts are counted, and each row is held against what its
-desktop and its policy did (chaos_checks.py). The seeds of runs with a finding are printed: `chaos.py --seed S --runs 1`
-does the same again, but for the moments, which are this machine's.
+broker, proxy, sink, supervisord, the command itself, alone or two at once, up to five times; of a service also its clients
+(`collect --connect`), whose runs must go on without them. A run that ends early is resumed until it has finished. Then its
+folder is verified, its attempts are counted, and each row is held against what its desktop and its policy did
+(chaos_checks.py). The seeds of runs with a finding are printed: `chaos.py --seed S --runs 1` does the same again, but for
+the moments, which are this machine's.
 """
 
 from __future__ import annotations

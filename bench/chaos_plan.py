@@ -10,6 +10,8 @@ from legato_rl.fake.policy_config import FakePolicyConfig
 
 ROLES = ("worker", "worker", "broker", "broker", "proxy", "sink", "sink", "supervisord", "command")
 """Whom a blow hits, by weight. `command` is `collect` itself, or `serve`."""
+WITH_CLIENT = (("client",), ("client",), ("client", "broker"), ("client", "command"))
+"""Whom the further blows on a service hit. `client` is a `collect --connect`."""
 FAULTS = ("fail_boot", "fail_reset", "fail_observe", "fail_act", "fail_evaluate", "bug_evaluate", "hang", "crash")
 EVALUATOR = {"func": "exact_match"}
 ACT_S = 3.0
@@ -75,18 +77,28 @@ def draw(seed: int, service_share: float = 0.0) -> Plan:
         Outage(dice.randrange(rows), round(dice.uniform(0.0, 2.0), 2), round(dice.uniform(0.2, 4.0), 2))
         for _ in range(dice.choice((0, 0, 0, 1, 2)))
     ]
+    service = dice.random() < service_share
     return Plan(
         seed=seed,
-        service=dice.random() < service_share,
+        service=service,
         tasks=[_task(f"task-{number}") for number in range(groups)],
         desktops=dice.randint(2, 4),
         of_run=tuple(map(str, of_run)),
         of_place=tuple(map(str, of_place)),
         server=_server(dice, seed),
-        blows=tuple(sorted(blows, key=lambda blow: blow.after_rows)),
+        blows=tuple(sorted([*blows, *(_on_clients(seed, rows) if service else ())], key=lambda blow: blow.after_rows)),
         outages=tuple(sorted(outages, key=lambda outage: outage.after_rows)),
         again=dice.random() < 0.3,
     )
+
+
+def _on_clients(seed: int, rows: int) -> list[Blow]:
+    """One to three more, with dice of their own; most of them early, while the runs are submitted or have just begun."""
+    dice = Random(f"clients {seed}")
+    return [
+        Blow(dice.choice((0, 0, dice.randrange(rows))), round(dice.uniform(0.0, 4.0), 2), dice.choice(WITH_CLIENT))
+        for _ in range(dice.randint(1, 3))
+    ]
 
 
 def _victims(dice: Random) -> tuple[str, ...]:

@@ -15,11 +15,11 @@ from random import Random
 import psutil
 from chaos_checks import Findings, check_folder, check_logs
 from chaos_plan import Blow, Outage, Plan
+from chaos_server import Server
 
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.control import ControlClient
 from legato_rl.errors import ControlError, ExitCode, LegatoError
-from legato_rl.fake.server import FakePolicyServer
 from legato_rl.run.prepare import SOCKETS_PREFIX
 from legato_rl.run.processes import child_command, log_tail, scripts_folder
 from legato_rl.rundir import RunDir
@@ -41,34 +41,6 @@ OF_SERVICE = ("a", "b")
 """The runs that a service does at once."""
 
 
-class Server:
-    """The model server: in this process, since it is none of the product's; it dies and comes back on its port."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._config = plan.server
-        self._server = FakePolicyServer(self._config)
-        self.url = self._server.start()
-        self._config = self._config.model_copy(update={"port": int(self.url.split(":")[2].partition("/")[0])})
-        self._back_at: float | None = None
-
-    def die(self, until: float) -> None:
-        """Be away until then."""
-        if self._back_at is None:
-            self._server.close()
-        self._back_at = until
-
-    def turn(self, now: float) -> None:
-        """Come back when it is time."""
-        if self._back_at is not None and now >= self._back_at:
-            self._server = FakePolicyServer(self._config)
-            self._server.start()
-            self._back_at = None
-
-    def close(self) -> None:
-        """End it."""
-        self.die(0.0)
-
-
 @dataclass
 class Bout:
     """One chaos run below `root`, a new folder of a short name. `fight()` once."""
@@ -85,6 +57,8 @@ class Bout:
         self._dice = Random(f"victims {self.plan.seed}")
         self._left: list[Blow | Outage] = [*self.plan.blows, *self.plan.outages]
         self._sizes: dict[Path, tuple[int, int]] = {}
+        self._clients: dict[str, psutil.Popen] = {}
+        """By run: the last `collect --connect` that was to submit it."""
         (self.root / "t").mkdir()
         self._environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
         self._environment["TMPDIR"] = str(self.root / "t")
@@ -114,10 +88,7 @@ class Bout:
         out = self.root / "run"
         new = ["--tasks", self._tasks, *self._place(), *self.plan.of_run]
         for _ in range(MOST_COMMANDS):
-            started = RunDir(out).run_file.exists()
-            if not started:
-                # Killed before anything was started: a new folder is asked for then.
-                shutil.rmtree(out, ignore_errors=True)
+            started = _has_begun(RunDir(out).run_file)
             command = self._start("collect", "--out", out, *(["--resume"] if started else new))
             code = self._watch(command, out)
             if code in FINISHED:
@@ -141,6 +112,7 @@ class Bout:
         service = ServiceDir(self.root / "d")
         folders = [service.runs / name for name in OF_SERVICE]
         for _ in range(MOST_COMMANDS):
+            _has_begun(service.service_file)
             command = self._start("serve", "--dir", service.root, *self._place(), "--seed", self.plan.seed)
             code = self._watch(command, service.root, folders)
             if code == ExitCode.DONE:
@@ -149,20 +121,32 @@ class Bout:
         self.findings.found("stuck", f"not finished after {MOST_COMMANDS} starts of the service")
         return folders
 
-    def _tend(self, service: Path, folders: list[Path], clients: dict[str, psutil.Popen]) -> None:
+    def _tend(self, service: Path, folders: list[Path]) -> None:
         """Submit what is not there, have go on what stopped, shut down when all is done."""
         ends = [RunDir(folder).load_end() for folder in folders]
         for folder, end in zip(folders, ends, strict=True):
-            client = clients.get(folder.name)
-            if not folder.exists() and (client is None or client.poll() is not None):
-                arguments = ("--connect", service, "--tasks", self._tasks, "--name", folder.name, *_of_connection(self.plan))
-                clients[folder.name] = self._start("collect", *arguments)
+            self._tend_client(service, RunDir(folder))
             if end is not None and end["state"] != "finished":
                 with suppress(LegatoError), ControlClient(service) as control:
                     control.resume_run(folder.name)
         if all(end is not None and end["state"] == "finished" for end in ends):
             with suppress(ControlError), ControlClient(service) as control:
                 control.shutdown()
+
+    def _tend_client(self, service: Path, run: RunDir) -> None:
+        """Have a client submit the run until it is there. One that was killed is started again all the same, and is refused."""
+        name, submitted = run.root.name, run.run_file.exists()
+        client = self._clients.get(name)
+        code = None if client is None else client.poll()
+        if client is not None and code is None:
+            return
+        self._clients.pop(name, None)
+        if code not in (None, -9, ExitCode.BAD_INPUT, ExitCode.STOPPED, *FINISHED):
+            self.findings.found("bugs", f"a client ended with {code}: {log_tail(self.root / 'clients.log', lines=1)}")
+        if not submitted or code == -9:
+            self.told["client again of a run that is there"] += submitted
+            arguments = ("--connect", service, "--tasks", self._tasks, "--name", name, *_of_connection(self.plan))
+            self._clients[name] = self._start("collect", *arguments)
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
@@ -173,7 +157,7 @@ class Bout:
     def _start(self, *arguments: object) -> psutil.Popen:
         self.told[f"command {arguments[0]}{' --resume' if '--resume' in arguments else ''}"] += 1
         command = [str(scripts_folder() / "legato-rl"), *map(str, arguments)]
-        with (self.root / "commands.log").open("ab") as log:
+        with (self.root / ("clients.log" if "--connect" in arguments else "commands.log")).open("ab") as log:
             log.write(f"$ {' '.join(command)}\n".encode())
             log.flush()
             return psutil.Popen(
@@ -184,7 +168,6 @@ class Bout:
         """Let the command run to its end, hitting what is due; its exit code. Everything below it must be gone then."""
         clock = SYSTEM_CLOCK
         began = clock.monotonic()
-        clients: dict[str, psutil.Popen] = {}
         while command.poll() is None:
             seconds = clock.monotonic() - began
             self._server.turn(clock.monotonic())
@@ -193,15 +176,16 @@ class Bout:
                 self._left.remove(due)
                 self._hit(command, due)
             if of_service is not None:
-                self._tend(folder, of_service, clients)
+                self._tend(folder, of_service)
             if seconds > PATIENCE_S:
                 self.findings.found("stuck", f"a command took over {PATIENCE_S:.0f} s: {log_tail(self.root / 'commands.log')}")
                 command.kill()
             clock.sleep(TURN_S)
         self._server.turn(float("inf"))
-        for client in clients.values():
+        for client in self._clients.values():
             client.kill()
             client.wait()
+        self._clients.clear()
         self._wait_for_all_to_go()
         return int(command.wait())
 
@@ -216,6 +200,8 @@ class Bout:
             for role in due.victims:
                 mark = MARKS.get(role)
                 these = [process for process, line in below if mark and mark in line and process not in dict(victims).values()]
+                if role == "client":
+                    these = [client for client in self._clients.values() if client.poll() is None]
                 if role == "command":
                     victims.append((role, command))
                 elif these:
@@ -254,6 +240,13 @@ class Bout:
                 self._sizes[path] = (size, path.read_bytes().count(b"\n"))
             return self._sizes[path][1]
         return 0
+
+
+def _has_begun(file: Path) -> bool:
+    """Whether a command wrote its file. One that was killed before it started anything must be given a new folder."""
+    if not file.exists():
+        shutil.rmtree(file.parent, ignore_errors=True)
+    return file.exists()
 
 
 def _of_connection(plan: Plan) -> tuple[str, ...]:
