@@ -32,8 +32,9 @@ class Share:
     disk: float
 
 
-SHARES = {"osworld": Share(4.5, 4, 24), "container": Share(1.5, 0.5, 1)}
-"""The VM's 4 GiB and 4 processors, or a container with an office program and a browser; OSWorld in the worker: 0.5 GiB."""
+SHARES = {"osworld": Share(4.5, 4, 24), "container": Share(0.9, 0.5, 1)}
+"""A VM (booted with 4 GiB, 4 processors) or a container with Chromium (336 MiB; Calc 237, idle 76), and a worker with all
+evaluators (545 MiB), by bench/desktop.py, docs/benchmarks.md: 2 s of a processor in a rollout of 4 s. Disk is a guess."""
 OTHER = Share(0.25, 0.25, 1)
 """A fake desktop, or a class of the user's own, of which nothing more is known."""
 

@@ -22,11 +22,13 @@ class ScriptedProvider:
         self._boot = boot
         self.boots = 0
         self.guest: Guest | None = None
+        self.token = ""
 
     def start_emulator(self, path_to_vm: str, headless: bool, os_type: str) -> None:
         """Boot."""
         self.guest = self._boot(self.boots)
         self.boots += 1
+        self.token = getattr(self.guest, "token", "")
 
     def get_ip_address(self, path_to_vm: str) -> str:
         """Its programs' ports are such that nothing listens there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from docker.errors import DockerException, ImageNotFound
 from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.desktop import DesktopFailure
 from legato_rl.errors import ConfigError
-from legato_rl.workers.desktop.guest import Guest
+from legato_rl.workers.desktop.guest import FOREIGN, Guest
 from legato_rl.workers.desktop.owners import labels, reap, remove
 
 ENGINE_S = 60
@@ -41,14 +42,18 @@ class Size:
 
 
 class ContainerDesktop:
-    """A running container. `ports` has for each of PORTS the one on 127.0.0.1 that Docker chose."""
+    """A running container. `ports` has for each of PORTS the one on 127.0.0.1 that Docker chose.
+
+    `token` is known to this container and to who started it: by it one tells the container from whoever has its port next.
+    """
 
     host = "127.0.0.1"
 
-    def __init__(self, name: str, container: Any, ports: dict[int, int], guest: Guest) -> None:
+    def __init__(self, name: str, container: Any, ports: dict[int, int], token: str, clock: Clock) -> None:
         self.name = name
         self.ports = ports
-        self.guest = guest
+        self.token = token
+        self.guest = Guest(self.host, ports[5000], clock, token)
         self._container = container
 
     @property
@@ -56,9 +61,9 @@ class ContainerDesktop:
         """As OSWorld's providers tell it: host, then the ports of server, Chrome, screen and VLC, between colons."""
         return ":".join([self.host, *(str(self.ports[port]) for port in PORTS)])
 
-    def renew(self, seconds: float = LEASE_S) -> None:
-        """Keep the desktop for `seconds` more. DesktopFailure where it does not answer."""
-        self.guest.json("POST", "/legato/lease", CALL_S, {"seconds": seconds})
+    def renew(self, seconds: float = LEASE_S, limit_s: float = CALL_S) -> None:
+        """Keep the desktop for `seconds` more. DesktopFailure where it does not answer within `limit_s`."""
+        self.guest.json("POST", "/legato/lease", limit_s, {"seconds": seconds})
 
     def remove(self) -> None:
         """Give it back, whatever state it is in; no error where it is gone. DesktopFailure where the engine refuses."""
@@ -102,7 +107,7 @@ def start_desktop(
     DesktopFailure (type `boot`) where it does not come up within `boot_s` seconds; nothing is left behind then.
     """
     size = size or Size()
-    called = container_name(name)
+    called, token = container_name(name), secrets.token_hex(16)
     try:
         reap(engine, name=name)
         container = engine.containers.create(
@@ -113,6 +118,7 @@ def start_desktop(
             environment={
                 "SCREEN": f"{size.screen[0]}x{size.screen[1]}x24",
                 "LEGATO_LEASE_S": str(max(lease_s, boot_s) if lease_s else 0),
+                "LEGATO_TOKEN": token,
             },
             ports={f"{port}/tcp": ("127.0.0.1", None) for port in PORTS},
             mem_limit=size.memory,
@@ -132,10 +138,8 @@ def start_desktop(
         container.start()
         container.reload()
         ports = _ports(container, name)
-        desktop = ContainerDesktop(name, container, ports, Guest(ContainerDesktop.host, ports[5000], clock))
-        _come_up(desktop, clock, clock.monotonic() + boot_s)
-        if lease_s:
-            desktop.renew(lease_s)
+        desktop = ContainerDesktop(name, container, ports, token, clock)
+        _come_up(desktop, clock, clock.monotonic() + boot_s, lease_s)
         return desktop
     except BaseException as error:
         with suppress(DockerException, OSError):
@@ -156,21 +160,36 @@ def _ports(container: Any, name: str) -> dict[int, int]:
     return found
 
 
-def _come_up(desktop: ContainerDesktop, clock: Clock, deadline: float) -> None:
-    """Wait for the guest's server, then for the drawn panel, then take the baseline."""
+def _come_up(desktop: ContainerDesktop, clock: Clock, deadline: float, lease_s: float) -> None:
+    """Wait for the guest's server, then for the drawn panel, take the baseline, and begin the lease.
+
+    A busy machine is slow in all of it: nothing but the deadline ends a wait.
+    """
+    guest = desktop.guest
+
+    def left() -> float:
+        return max(deadline - clock.monotonic(), 1.0)
+
     while True:
         try:
-            desktop.guest.json("GET", "/legato/health", CALL_S)
+            guest.json("GET", "/legato/health", CALL_S)
             break
         except DesktopFailure as failure:
+            if failure.type == FOREIGN:
+                old = "its image is of another version; make it again with legato-rl desktop build"
+                raise DesktopFailure("boot", f"desktop {desktop.name} does not show its token ({old})") from None
             if clock.monotonic() >= deadline:
                 raise DesktopFailure("boot", f"desktop {desktop.name} did not come up ({failure})") from None
             clock.sleep(TURN_S)
-    left = max(deadline - clock.monotonic(), 1.0)
-    settled = desktop.guest.json("POST", "/legato/ready", left + CALL_S, {"title": PANEL, "cap": left})
-    if not settled["ready"]:
-        raise DesktopFailure("boot", f"desktop {desktop.name} was not drawn: its windows are {settled['windows']}")
-    desktop.guest.json("POST", "/legato/baseline", left + CALL_S, {})
+    try:
+        settled = guest.json("POST", "/legato/ready", left() + CALL_S, {"title": PANEL, "cap": left()})
+        if not settled["ready"]:
+            raise DesktopFailure("boot", f"its windows are {settled['windows']}")
+        guest.json("POST", "/legato/baseline", left() + CALL_S, {"seconds": left()})
+        if lease_s:
+            desktop.renew(lease_s, left() + CALL_S)
+    except DesktopFailure as failure:
+        raise DesktopFailure("boot", f"desktop {desktop.name} did not come up ({failure})") from None
 
 
 def _last_words(container: Any) -> str:

@@ -20,6 +20,8 @@ class ContainerProvider:
         self._engine: Any = connect_engine()
         reap_others(self._engine)
         self._desktop: ContainerDesktop | None = None
+        self.token = ""
+        """The last container's, also when that is gone: then nobody can show it."""
 
     def start_emulator(self, path_to_vm: str, headless: bool, os_type: str) -> None:
         """Start it. DesktopFailure where it does not come up."""
@@ -27,6 +29,7 @@ class ContainerProvider:
             config = self._config
             size = Size(memory=config.ram_gb * 2**30, cpus=config.cpus, screen=config.screen_size)
             self._desktop = start_desktop(self._engine, config.image, self._name, size=size)
+            self.token = self._desktop.token
 
     def get_ip_address(self, path_to_vm: str) -> str:
         """Host and ports of the running desktop, as OSWorld writes them."""

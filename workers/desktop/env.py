@@ -109,6 +109,11 @@ def programs(env: Any) -> set[int]:
     return {int(getattr(env, port)) for port in ("chromium_port", "vlc_port", "vnc_port") if getattr(env, port, None)}
 
 
+def find_token(env: Any) -> str:
+    """What every answer of the guest must show; empty where its provider gave it none, as OSWorld's do."""
+    return str(getattr(getattr(env, "provider", None), "token", ""))
+
+
 def own_folders(module: Any, checkout: Path | None) -> list[Path]:
     """Where OSWorld's own files are: its package, and the checkout at `checkout`."""
     return [Path(module.__file__).parent, *([checkout] if checkout else [])]
@@ -139,7 +144,7 @@ def trusted(base: Any, watch: Watch, folders: list[Path]) -> Any:
             return verdict
 
         def _find_boot_id(self) -> str:
-            return _boot_id(Guest(self.vm_ip, int(self.server_port), SYSTEM_CLOCK))
+            return _boot_id(Guest(self.vm_ip, int(self.server_port), SYSTEM_CLOCK, find_token(self)))
 
         def _revert_to_snapshot(self) -> None:
             watch.look_away()
@@ -149,7 +154,7 @@ def trusted(base: Any, watch: Watch, folders: list[Path]) -> Any:
             watch.look_away()
             super()._start_emulator()
             self.boots += 1
-            watch.aim(self.vm_ip, int(self.server_port), programs(self))
+            watch.aim(self.vm_ip, int(self.server_port), programs(self), find_token(self))
             # A second try five seconds later would hide a loss, do an action twice, and cost 15 s for a plain 404.
             self.controller.retry_times, self.controller.retry_interval = 1, 0
             usual, server = self.setup_controller.setup, self.setup_controller.http_server
@@ -183,6 +188,7 @@ def _set_up(usual: Callable[..., bool], server: str, watch: Watch, config: Any, 
             requests.get(server + "/terminal", timeout=PROBE_S)
         except requests.RequestException as error:
             raise DesktopFailure("guest_unreachable", f"before the setup: {error}") from None
+        watch.check()
         done = usual(config, *args, **kwargs)
     finally:
         watch.pinging = False

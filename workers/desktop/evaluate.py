@@ -16,7 +16,7 @@ import requests
 
 from legato_rl.desktop import DesktopFailure
 from legato_rl.workers.desktop.browser import watch_browser
-from legato_rl.workers.desktop.env import programs
+from legato_rl.workers.desktop.env import find_token, programs
 from legato_rl.workers.desktop.guest import PROBE_S, Guest
 from legato_rl.workers.desktop.unreadable import OUR_FILES, cannot_be_read, is_files_doing
 from legato_rl.workers.desktop.watch import No, Watch
@@ -37,7 +37,7 @@ def evaluate(env: Any, guest: Guest, watch: Watch) -> Any:
     Changes the desktop (OSWorld's postconfig saves files and restarts programs): call it once.
     """
     guest.probe()
-    with watch.on(env.vm_ip, int(env.server_port), programs(env)), watch_browser(guest, watch):
+    with watch.on(env.vm_ip, int(env.server_port), programs(env), find_token(env)), watch_browser(guest, watch):
         judge = _Judge(guest, watch, env)
         judge.guard()
         env.is_environment_used = True

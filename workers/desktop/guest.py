@@ -11,10 +11,13 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import requests
+
 from legato_rl.clock import Clock
 from legato_rl.desktop import DesktopFailure
 from legato_rl.policy.line import Line, LineBroken
 from legato_rl.policy.verdicts import Break
+from legato_rl.workers.desktop.guest_server.answers import DESKTOP
 from legato_rl.workers.desktop.picture import Frame
 
 SCREENSHOT_S = 15.0
@@ -29,6 +32,9 @@ NOT_STARTED = 127
 """The exit code that stands for a command that the guest could not start, as a shell has it."""
 TIMED_OUT = 124
 """The exit code that stands for a command that the guest gave up, as `timeout` has it."""
+
+FOREIGN = "foreign_guest"
+"""The type of the failure where another than the desktop answers."""
 
 _TYPES = {
     Break.REFUSED: "guest_unreachable",
@@ -58,15 +64,41 @@ class Ran:
     """False where the guest gave it up: it did not end in the seconds that the guest allows."""
 
 
-class Guest:
-    """The guest's server at `http://host:port`. Calls come from one thread."""
+def check_identity(what: str, shown: str | None, token: str) -> None:
+    """DesktopFailure, type FOREIGN, where an answer (to `what`) shows another token than the desktop's.
 
-    def __init__(self, host: str, port: int, clock: Clock) -> None:
+    Docker gives the port of a container that ended to the next one, and another program of this machine may listen there.
+    `token` empty: the desktop has none, as OSWorld's own, and nothing can be told.
+    """
+    if token and shown != token:
+        raise DesktopFailure(FOREIGN, f"{what} was not answered by this desktop: its port is somebody else's now")
+
+
+class _Heard(Line):
+    """A line that knows which desktop the last answer came from."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.desktop: str | None = None
+        self._session.hooks["response"].append(self._hear)
+
+    def _hear(self, response: requests.Response, **_: Any) -> None:
+        self.desktop = response.headers.get(DESKTOP)
+
+
+class Guest:
+    """The guest's server at `http://host:port`. Calls come from one thread.
+
+    `token`: what a container desktop was given when it was started. Each call names it, and each answer must show it.
+    """
+
+    def __init__(self, host: str, port: int, clock: Clock, token: str = "") -> None:
         self.origin = f"http://{host}:{port}"
         self.screenshots = 0
         """Pictures that this guest gave since it was booted."""
         self.clock = clock
-        self._line = Line(clock)
+        self._line = _Heard(clock)
+        self._token = token
         self._probes = 0
 
     def call(self, method: str, route: str, seconds: float, body: Any = None) -> tuple[int, bytes]:
@@ -80,13 +112,14 @@ class Guest:
 
     def send(self, method: str, route: str, seconds: float, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
         """As `call`, with a body as it stands."""
-        headers = {**headers, "Connection": "close"}
+        headers = {**headers, "Connection": "close", **({DESKTOP: self._token} if self._token else {})}
         try:
             status, answer = self._line.call(method, self.origin + route, headers, data, seconds, None)
         except LineBroken as broken:
             raise DesktopFailure(_TYPES[broken.broken], f"{method} {route}: {broken}") from None
         finally:
             self._line.close()
+        check_identity(f"{method} {route}", self._line.desktop, self._token)
         if status >= 500 and not cannot_start(route, status, answer) and not did_not_end(route, status, answer):
             raise DesktopFailure("guest_error", f"{method} {route} was answered {status}: {answer[:200]!r}")
         return status, answer
@@ -115,8 +148,8 @@ class Guest:
                 if status != 200:
                     raise DesktopFailure("screenshot", f"the guest answered {status}: {answer[:200]!r}")
                 return Frame(answer, size)
-            except DesktopFailure:
-                if not left:
+            except DesktopFailure as failure:
+                if not left or failure.type == FOREIGN:
                     raise
         raise AssertionError("the last round returns or raises")
 

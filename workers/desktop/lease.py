@@ -19,8 +19,8 @@ log = logging.getLogger("legato_rl.worker")
 class Lease:
     """A guest's lease, renewed from now on until `end`. DesktopFailure where the guest does not take it."""
 
-    def __init__(self, host: str, port: int, clock: Clock) -> None:
-        self._guest = Guest(host, port, clock)
+    def __init__(self, host: str, port: int, clock: Clock, token: str = "") -> None:
+        self._guest = Guest(host, port, clock, token)
         self._over = threading.Event()
         self._renew()
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)

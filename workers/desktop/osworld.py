@@ -16,7 +16,7 @@ from legato_rl.desktop import ActResult, DesktopFailure, Ready
 from legato_rl.records import ResetWay
 from legato_rl.workers.desktop.cache import Cache, default_cache
 from legato_rl.workers.desktop.cleaner import find_cleaner
-from legato_rl.workers.desktop.env import Provider, open_env
+from legato_rl.workers.desktop.env import Provider, find_token, open_env
 from legato_rl.workers.desktop.evaluate import evaluate
 from legato_rl.workers.desktop.guest import Guest
 from legato_rl.workers.desktop.keys import guest_code
@@ -143,13 +143,14 @@ class OSWorldDesktop:
             self._lease.end()
             self._lease = None
         config, clock, host, port = self.config, self.clock, self._env.vm_ip, int(self._env.server_port)
-        self._guest = Guest(host, port, clock)
+        token = find_token(self._env)
+        self._guest = Guest(host, port, clock, token)
         self._own = self._guest.offers(HEALTH)
         sense = OwnSense(self._guest) if self._own else StockSense(self._guest, config.screen_size, clock)
         fixed = None if config.ready_signal else config.fixed_wait
         self._readiness = Readiness(self._guest, sense, config.screen_size, clock, fixed)
         if self._own:
-            self._lease = Lease(host, port, clock)
+            self._lease = Lease(host, port, clock, token)
         self._cleaner = find_cleaner(self._guest, self._own, config.screen_size) if config.fast_reset else None
         self._boot = self._env.boots
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from legato_rl.desktop import DesktopFailure
 from legato_rl.records import ResetWay
-from legato_rl.workers.desktop.env import programs
+from legato_rl.workers.desktop.env import find_token, programs
 from legato_rl.workers.desktop.watch import Watch
 
 log = logging.getLogger("legato_rl.worker")
@@ -86,7 +86,7 @@ class Resets:
         self._dirty, self._untouched = "the setup did not end well", False
         env = self.env
         env.cache_dir_base = str(cache)
-        with self._watch.on(env.vm_ip, int(env.server_port), programs(env)):
+        with self._watch.on(env.vm_ip, int(env.server_port), programs(env), find_token(env)):
             if way in ("revert", "escalated"):
                 with boot_token():
                     env.is_environment_used = True

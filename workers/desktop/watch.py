@@ -18,7 +18,8 @@ import requests
 from requests.adapters import HTTPAdapter
 
 from legato_rl.desktop import DesktopFailure
-from legato_rl.workers.desktop.guest import RUNS, cannot_start, did_not_end, ran, read_json
+from legato_rl.workers.desktop.guest import RUNS, cannot_start, check_identity, did_not_end, ran, read_json
+from legato_rl.workers.desktop.guest_server.answers import DESKTOP
 
 CALL_S = 60.0
 ROUTE_S = {"/setup/upload": 600.0, "/setup/open_file": 180.0, "/accessibility": 120.0, "/end_recording": 120.0}
@@ -54,21 +55,22 @@ class Watch:
     """A setup is pinging the guest with GET /terminal, of which any status is an answer."""
     _guest: tuple[str, int] | None = None
     _programs: frozenset[int] = frozenset()
+    _token: str = field(default="", repr=False)
 
     @contextmanager
-    def on(self, host: str, server: int, programs: set[int]) -> Iterator[None]:
-        """Watch from here on. `programs`: ports of the guest at which its programs may listen."""
-        self.aim(host, server, programs)
+    def on(self, host: str, server: int, programs: set[int], token: str = "") -> Iterator[None]:
+        """Watch from here on. `programs`: ports of the guest at which its programs may listen. `token` as Guest's."""
+        self.aim(host, server, programs, token)
         _install(self)
         try:
             yield
         finally:
             _install(None)
 
-    def aim(self, host: str, server: int, programs: set[int]) -> None:
+    def aim(self, host: str, server: int, programs: set[int], token: str = "") -> None:
         """The guest is there now, and nothing is noted of it yet: a revert may have moved it."""
         self.losses, self.noes, self.outside = [], [], []
-        self._guest, self._programs = (host, server), frozenset(programs)
+        self._guest, self._programs, self._token = (host, server), frozenset(programs), token
 
     def look_away(self) -> None:
         """The guest is being booted: what it does not answer until `aim` is no loss."""
@@ -99,6 +101,8 @@ class Watch:
             raise requests.ConnectionError("an answer of the guest was lost before")
         limit = ROUTE_S.get(route, EXECUTE_S if route.endswith(RUNS) else CALL_S)
         bounded = {**given, "timeout": _least(given.get("timeout"), limit), "proxies": {}, "stream": False}
+        if self._token:
+            request.headers[DESKTOP] = self._token
         try:
             response: requests.Response = usual(session, request, **bounded)
         except requests.RequestException as error:
@@ -113,6 +117,7 @@ class Watch:
 
     def _judge(self, route: str, response: requests.Response) -> None:
         status, body = response.status_code, response.content
+        check_identity(route, response.headers.get(DESKTOP), self._token)
         if route == "/terminal" and self.pinging:
             return
         no_by_500 = status == 500 and route in NO_BY_500

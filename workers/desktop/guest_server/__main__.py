@@ -41,9 +41,9 @@ def main() -> None:
     for part in (Commands(user, hands), Windows(user), files, screen, Session(user), legato):
         routes.update(part.routes())
     # not before the first request: that comes while it gets ready
-    threading.Thread(target=hands.start, name="hands", daemon=True).start()
+    threading.Thread(target=hands.start, args=(None,), name="hands", daemon=True).start()
     print(f"guest server on port {given.port}", file=sys.stderr, flush=True)
-    Front(("0.0.0.0", given.port), routes).serve_forever()
+    Front(("0.0.0.0", given.port), routes, os.environ.pop("LEGATO_TOKEN", "")).serve_forever()
 
 
 if __name__ == "__main__":

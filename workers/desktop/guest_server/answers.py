@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
+DESKTOP = "Legato-Desktop"
+"""The header by which a request names the desktop that it is meant for, and the answer says that it comes from there."""
+
 
 class Refused(Exception):
     """An answer that ends a request early."""
@@ -51,6 +54,8 @@ class Request:
     kind: str
     """The content type with its parameters."""
     body: bytes
+    desktop: str = ""
+    """The token of the desktop that it is meant for; empty where it names none, as OSWorld's own requests."""
 
     def json(self) -> dict[str, Any]:
         """The body as a JSON object. Refused with 400 where it is none."""

@@ -93,8 +93,12 @@ def child(platform: Any, code: str, out: int, err: int) -> None:
 
 
 def serve(line: socket.socket) -> None:
-    """Do one command after another until the server hangs up."""
-    platform = prepare()
+    """Say `ready`, or what went wrong, in a line; then do one command after another until the server hangs up."""
+    try:
+        platform = prepare()
+    except BaseException as error:
+        line.sendall(" ".join(f"{type(error).__name__}: {error}".split()).encode("utf-8", "replace") + b"\n")
+        raise
     gc.collect()
     gc.freeze()
     line.sendall(b"ready\n")

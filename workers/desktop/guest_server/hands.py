@@ -15,8 +15,10 @@ from .clock import now
 from .identity import User
 from .run import Captures, Ended
 
-START_S = 20.0
-"""Seconds that a new hand may take to be ready."""
+READY = "ready"
+"""What a hand says when it can take commands; anything else is why it cannot."""
+TAKE_S = 60.0
+"""Seconds in which a hand that is ready must have taken a command, and must have told that a killed one ended."""
 
 
 class Hands:
@@ -33,20 +35,29 @@ class Hands:
         """The hand's process, which a reset leaves alone."""
         return self._process.pid if self._process else None
 
-    def start(self) -> None:
-        """Have a hand ready. OSError where it does not come up."""
-        with self._lock:
-            self._ready()
+    def start(self, seconds: float | None) -> None:
+        """Have a hand ready. OSError, which says why, where it does not come up, or not within `seconds`; None: however long.
+
+        On a busy machine a hand takes its time. One that is killed for that begins anew, and takes even longer.
+        """
+        deadline = None if seconds is None else now() + seconds
+        if not self._lock.acquire(timeout=-1 if seconds is None else seconds):
+            raise OSError(f"the prepared interpreter has not started within {seconds:g} s")
+        try:
+            self._ready(None if deadline is None else max(deadline - now(), 0.001))
+        finally:
+            self._lock.release()
 
     def act(self, code: str, timeout: float) -> Ended:
         """Run `code` in an interpreter that has pyautogui. TimeoutError after `timeout` seconds: then it is killed.
 
-        A command that ends its own interpreter, or the hand, ended by that signal: an answer like any other.
+        A command that ends its own interpreter, or the hand, ended by that signal: an answer like any other. OSError where
+        a hand must be started first, and is not ready within as many seconds.
         """
         with self._lock, Captures() as captures:
-            line = self._ready()
+            line = self._ready(timeout)
             try:
-                line.settimeout(START_S)
+                line.settimeout(TAKE_S)
                 data = json.dumps({"code": code}).encode() + b"\n"
                 # A long message goes in parts, the descriptors with the first.
                 line.sendall(data[socket.send_fds(line, [data], [captures.out, captures.err]) :])
@@ -62,7 +73,7 @@ class Hands:
         with self._lock:
             self._drop()
 
-    def _ready(self) -> socket.socket:
+    def _ready(self, seconds: float | None) -> socket.socket:
         if self._process is not None and self._process.poll() is not None:
             self._drop()
         if self._line is None:
@@ -76,17 +87,22 @@ class Hands:
                 )
             self._line = ours
             try:
-                ours.settimeout(START_S)
-                self._read(ours)
-            except (OSError, EOFError) as error:
+                ours.settimeout(seconds)
+                said = self._read(ours).decode("utf-8", "replace").strip()
+            except TimeoutError:
                 self._drop()
-                raise OSError(f"the prepared interpreter did not start ({error})") from None
+                raise OSError(f"the prepared interpreter has not started within {seconds:g} s") from None
+            except (OSError, EOFError):
+                raise OSError(f"the prepared interpreter did not start: it ended with {self._drop()}") from None
+            if said != READY:
+                self._drop()
+                raise OSError(f"the prepared interpreter did not start: {said}")
         return self._line
 
     def _wait(self, line: socket.socket, code: str, timeout: float) -> int:
         """The exit code of the command that was just sent."""
         deadline = now() + timeout
-        line.settimeout(START_S)
+        line.settimeout(TAKE_S)
         pid = int(self._read(line))
         try:
             line.settimeout(max(deadline - now(), 0.001))
@@ -94,7 +110,7 @@ class Hands:
         except TimeoutError:
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
-            line.settimeout(START_S)
+            line.settimeout(TAKE_S)
             self._read(line)
             raise TimeoutError(f"Command '{code}' timed out after {timeout:g} seconds") from None
 

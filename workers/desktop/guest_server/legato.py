@@ -11,7 +11,7 @@ from .hands import Hands
 from .identity import User
 from .lease import Lease
 from .ready import Wanted, Watch, read_wanted
-from .reset import NoBaseline, Resetter
+from .reset import BASELINE_S, NoBaseline, Resetter
 from .screen import Screen
 
 VERSION = 1
@@ -74,8 +74,8 @@ class Legato:
             watch.close()
 
     def baseline(self, request: Request) -> Answer:
-        """Take what is there now for clean."""
-        return as_json(self._resetter.take_baseline())
+        """Take what is there now for clean, in so many `seconds` at most."""
+        return as_json(self._resetter.take_baseline(float(request.json().get("seconds", BASELINE_S))))
 
     def reset(self, request: Request) -> Answer:
         """Go back to the baseline, and tell what did not."""

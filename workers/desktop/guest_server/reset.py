@@ -33,6 +33,9 @@ READ_ONCE = (".config/openbox", ".config/tint2", ".themes", ".Xauthority")
 settings a file dialog writes."""
 TOLD = 20
 """Names that are told of each kind of what is left."""
+BASELINE_S = 60.0
+"""Seconds in which a baseline must be taken where nobody says otherwise."""
+TURN_S = 0.05
 LAYOUT_S = 10.0
 SETTLE_S = 10.0
 """Seconds that window manager and X server get to follow, on a busy machine too: a revert takes longer."""
@@ -67,13 +70,13 @@ class Resetter:
         """Whether a reset is possible."""
         return self._baseline is not None
 
-    def take_baseline(self) -> dict[str, Any]:
-        """Take what is there now for clean."""
+    def take_baseline(self, seconds: float) -> dict[str, Any]:
+        """Take what is there now for clean. OSError, which says why, where that is not possible within `seconds`."""
         with self._lock:
             start = clock.now()
-            self._hands.start()
+            self._hands.start(seconds)
             end_strangers((key for key, process in processes().items() if not process.caches), self._spared())
-            home = Tree(self._user.home, os.path.join(self._store, "home"))
+            home = self._copy_home(start + seconds)
             self._baseline = Baseline(
                 taken=clock.wall(),
                 processes=frozenset(strangers((), self._spared())),
@@ -131,6 +134,20 @@ class Resetter:
         if self._baseline is None:
             raise NoBaseline("no baseline was taken since this server started")
         return self._baseline
+
+    def _copy_home(self, deadline: float) -> Tree:
+        """The home folder as it was while nothing in it changed: the session's programs may still be writing."""
+        while True:
+            try:
+                home = Tree(self._user.home, os.path.join(self._store, "home"))
+                changes = home.differences()
+            except OSError as error:  # it went while it was read
+                changes = [str(error)]
+            if not changes:
+                return home
+            if clock.now() >= deadline:
+                raise OSError(f"the home folder does not come to rest: {', '.join(changes[:5])}")
+            clock.sleep(TURN_S)
 
     def _spared(self) -> set[int]:
         return {pid for pid in (self._hands.pid,) if pid is not None}

@@ -34,9 +34,16 @@ def entries(root: str) -> Iterator[tuple[str, Entry]]:
     folders = ["."]
     while folders:
         folder = folders.pop()
-        for found in os.scandir(os.path.join(root, folder)):
+        try:
+            inside = list(os.scandir(os.path.join(root, folder)))
+        except FileNotFoundError:
+            continue  # it went meanwhile, as temporary files do
+        for found in inside:
             path = os.path.normpath(os.path.join(folder, found.name))
-            entry = read(found.path)
+            try:
+                entry = read(found.path)
+            except FileNotFoundError:
+                continue
             yield path, entry
             if entry.kind == stat.S_IFDIR:
                 folders.append(path)
