@@ -93,10 +93,10 @@ def draw(seed: int, service_share: float = 0.0) -> Plan:
 
 
 def _on_clients(seed: int, rows: int) -> list[Blow]:
-    """One to three more, with dice of their own; most of them early, while the runs are submitted or have just begun."""
+    """One to three more, with dice of their own: while the runs are submitted, and while they go on."""
     dice = Random(f"clients {seed}")
     return [
-        Blow(dice.choice((0, 0, dice.randrange(rows))), round(dice.uniform(0.0, 4.0), 2), dice.choice(WITH_CLIENT))
+        Blow(dice.choice((0, 1, 1 + dice.randrange(rows))), round(dice.uniform(0.0, 4.0), 2), dice.choice(WITH_CLIENT))
         for _ in range(dice.randint(1, 3))
     ]
 
