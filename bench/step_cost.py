@@ -137,7 +137,7 @@ def run(folder: Path, rollouts: int) -> tuple[Meter, list[dict[str, Any]], float
                 processes.append(subprocess.Popen(command, stderr=log))
             meter.pids[role] = processes[-1].pid
         meter.relay.start()
-        with ControlClient(views["broker"].load_run().sockets) as control:
+        with ControlClient(views["broker"].root) as control:
             while (status := control.status(wait_s=60.0)) is not None and status.state == "running":
                 time.sleep(0.5)
         if status is None or status.state != "finished":

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
+import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.endpoints import address
-from legato_rl.errors import ControlError, NoAnswer
+from legato_rl.errors import ConfigError, ControlError, NoAnswer
 from legato_rl.frames import Message
-from legato_rl.service import ServiceDir
+from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.sockets import Context, wait
+from legato_rl.up import is_up
 from legato_rl.wire import (
     Accepted,
     CancelAsk,
@@ -39,6 +43,8 @@ ASK_AGAIN_S = 1.0
 """Seconds after which a question is asked again."""
 ANSWER_S = 60.0
 """Seconds that a broker has to answer; one that restarts answers within a few."""
+DOWN_S = 5.0
+"""Seconds without any process of the service on this machine, after which no answer is waited for any more."""
 LOOK_S = 0.1
 """Seconds between two looks at whether calls stand still."""
 
@@ -52,20 +58,21 @@ Ask = (
 class ControlClient:
     """A connection to a broker. Use it as a context manager, in one thread.
 
-    `where` is a service's root (or a run's folder, or the folder of its sockets) on this machine, or the `tcp://` address
-    of a service elsewhere, with `keys`, a folder that holds `client.secret` and `server.public`. A `run` of "" is the one
-    that was submitted last.
+    `where` is a service's root (or a run's folder, or that of a running one's sockets) on this machine, or the `tcp://`
+    address of a service elsewhere, with `keys`, a folder that holds `client.secret` and `server.public`. A `run` of "" is
+    the one that was submitted last.
 
     ControlError says why something was refused; nothing was done then. NoAnswer, one of these, that nobody answered
-    within `ANSWER_S` seconds; ConfigError, at once, that `where` or `keys` is none.
+    within `ANSWER_S` seconds, or within `DOWN_S` where no process of the service is up on this machine; ConfigError, at
+    once, that `where` or `keys` is none.
     """
 
     def __init__(self, where: str | Path, keys: str | Path | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self._where, folder = _connection(where, Path(keys) if keys else None)
+        self._at = _find(where, Path(keys) if keys else None)
         self._context = Context()
         try:
-            self._socket = self._context.client("control", self._where, keys=folder)
+            self._socket = self._context.client("control", self._at.address, keys=self._at.keys)
         except BaseException:
             self._context.close()
             raise
@@ -186,15 +193,21 @@ class ControlClient:
     # --- one exchange ------------------------------------------------------------------------------------------------
 
     def _answer(self, ask: Ask, kind: type[Answer], wait_s: float = ANSWER_S) -> Answer:
-        answer = self._ask(ask, kind, wait_s)
+        began = self._clock.monotonic()
+        answer = self._ask(ask, kind, wait_s, DOWN_S)
         if answer is None:
-            raise NoAnswer(f"nobody answered a {ask.kind.decode()} at {self._where} within {wait_s:g} s: is the service up?")
+            seconds = round(min(wait_s, self._clock.monotonic() - began), 1)
+            raise NoAnswer(
+                f"nobody answered a {ask.kind.decode()} at {self._at.address} within {seconds:g} s: {self._at.remedy()}"
+            )
         return answer
 
-    def _ask(self, ask: Ask, kind: type[Answer], wait_s: float) -> Answer | None:
-        give_up = self._clock.monotonic() + wait_s
+    def _ask(self, ask: Ask, kind: type[Answer], wait_s: float, down_s: float = math.inf) -> Answer | None:
+        """The answer within `wait_s` seconds, else None; None already where nothing was up for `down_s`."""
+        up = self._clock.monotonic()
+        give_up = up + wait_s
         again: Refused | None = None
-        while (left := give_up - self._clock.monotonic()) > 0:
+        while (left := give_up - self._clock.monotonic()) > 0 and self._clock.monotonic() - up < down_s:
             self._socket.send(ask)
             turn = self._clock.monotonic() + min(left, ASK_AGAIN_S)
             while (left := turn - self._clock.monotonic()) > 0:
@@ -207,21 +220,56 @@ class ControlClient:
                         if not message.again:
                             raise ControlError(message.reason)
                         again = message
+            if self._at.may_be_up():
+                up = self._clock.monotonic()
         if again is not None:
             raise ControlError(again.reason)
         return None
 
 
-def _connection(where: str | Path, keys: Path | None) -> tuple[str, Path | None]:
-    """The address of a broker's `control`, and the folder of keys for it."""
+@dataclass(frozen=True)
+class _Place:
+    """Where a broker's `control` is, and the keys for it. `sockets` is the folder of its sockets; None for one elsewhere."""
+
+    address: str
+    keys: Path | None = None
+    sockets: Path | None = None
+    start: str = "start it"
+    """What to do where it is not up."""
+
+    def may_be_up(self) -> bool:
+        """Whether some process of it is there; of one elsewhere nobody knows."""
+        return self.sockets is None or is_up(self.sockets)
+
+    def remedy(self) -> str:
+        """What to do where nobody answered."""
+        return "is the service up?" if self.may_be_up() else f"no process of it is up; {self.start}"
+
+
+def _find(where: str | Path, keys: Path | None) -> _Place:
+    """Where the broker of `where` is. ConfigError where that names none."""
     if isinstance(where, str) and where.startswith("tcp://"):
-        return where, keys
+        return _Place(where, keys)
     folder = Path(where)
-    if any((folder / name).exists() for name in ("service.json", "run.json")):
-        service = ServiceDir(folder).load()
-        # Bound to every device of the service's machine, which is this one.
-        return re.sub(r"//(\*|0\.0\.0\.0):", "//127.0.0.1:", service.control), keys or service.keys
-    return address(folder, "control"), None
+    try:
+        if any((folder / name).exists() for name in ("service.json", "run.json")):
+            service = ServiceDir(folder).load()
+            # Bound to every device of the service's machine, which is this one.
+            control = re.sub(r"//(\*|0\.0\.0\.0):", "//127.0.0.1:", service.control)
+            return _Place(control, keys or service.keys, service.sockets, _how_to_start(folder, service))
+        if (folder / "control").is_socket():
+            return _Place(address(folder, "control"), sockets=folder)
+    except OSError as error:
+        raise ConfigError(f"where is {str(where)!r}: {error.strerror}; name a folder that can be read") from None
+    raise ConfigError(
+        f"where is {str(where)!r}: it holds no service and no run; name the --dir of a legato-rl serve, or tcp://HOST:PORT"
+    )
+
+
+def _how_to_start(folder: Path, service: ServiceFile) -> str:
+    if service.once:
+        return "a run that was cut goes on with legato-rl collect --resume, or with its service"
+    return f"start it with legato-rl serve --dir {shlex.quote(str(folder))}, or the supervisord that runs it"
 
 
 def _is_about(refused: Refused, ask: Ask) -> bool:

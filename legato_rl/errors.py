@@ -27,6 +27,8 @@ class ExitCode(IntEnum):
     """An exception that nobody expected. The log has it."""
     INTERRUPTED = 130
     """Ctrl-C."""
+    UNREAD = 141
+    """Nobody reads what the command prints, as after `| head`; a shell says the same of a program that SIGPIPE ended."""
     TERMINATED = 143
     """SIGTERM to the command line; it ends as after Ctrl-C."""
 

@@ -84,6 +84,10 @@ class Cli:
         self.output += data.decode()
         return bool(data)
 
+    def stop_reading(self) -> None:
+        """Leave the output to nobody, as `| head -1` does once it has its line."""
+        self._stdout.close()
+
     def below(self) -> list[psutil.Process]:
         """Every process that this one started, by whatever way."""
         return psutil.Process(self.process.pid).children(recursive=True)
@@ -160,7 +164,7 @@ def wait_for_status(cli: Cli, folder: Path, met: Callable[[RunStatus], bool]) ->
     """Ask a run's broker until its status meets a condition; the status."""
     deadline = SYSTEM_CLOCK.monotonic() + PATIENCE_S
     cli.wait_for("desktops")  # the first line comes after run.json
-    with ControlClient(RunDir(folder).load_run().sockets) as control:
+    with ControlClient(folder) as control:
         while SYSTEM_CLOCK.monotonic() < deadline:
             status = control.status(wait_s=5.0)
             if status is not None and met(status):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import traceback
 from importlib import import_module
@@ -12,6 +10,7 @@ from typing import Any
 import click
 
 from legato_rl._version import __version__
+from legato_rl.cli.streams import guard_streams
 from legato_rl.cli.usage import Sentences
 from legato_rl.errors import ExitCode, LegatoError, Terminated
 
@@ -51,6 +50,7 @@ class Commands(Sentences):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
+        guard_streams()
         try:
             return super().invoke(ctx)
         except LegatoError as error:
@@ -62,10 +62,6 @@ class Commands(Sentences):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             sys.exit(ExitCode.INTERRUPTED)
-        except BrokenPipeError:
-            # Whoever read our output has had enough, as `| head`; nothing more can be said there.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(128 + signal.SIGPIPE)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception:

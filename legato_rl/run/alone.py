@@ -33,7 +33,7 @@ def carry_out(
 
     RunStopped says why the run ended early; KeyboardInterrupt stops it, resumable.
     """
-    with ControlClient(run.sockets) as control:
+    with ControlClient(folder.root) as control:
         _run(folder, run, policy, control, Audience(control, on_status, on_group).hear)
     return close(folder)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,13 @@ from legato_rl.run.prepare import check_tasks
 from legato_rl.rundir import RunDir, RunFile
 from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.tasks import resolve_tasks, task_list
+from legato_rl.up import is_up
 from legato_rl.wire import RunStatus
 
 log = logging.getLogger("legato_rl")
 
+STOP_ANSWER_S = 5.0
+"""Seconds that the service has to answer Ctrl-C; one that does not keeps the run."""
 CLOSE_S = 60.0
 """Seconds that a service may take to close the folder of a run that has ended."""
 TURN_S = 0.1
@@ -42,7 +46,8 @@ def collect_at(
 ) -> dict[str, Any]:
     """Run the tasks at the service in `root`; the run's summary. Arguments and errors are those of `run.api.collect`.
 
-    KeyboardInterrupt stops this run alone, resumable; a second one leaves at once.
+    ConfigError, at once, where no process of the service is up. KeyboardInterrupt stops this run alone, resumable; a
+    second one leaves at once, and so does the first, within STOP_ANSWER_S, where the service does not answer.
     """
     service = find_service(root)
     settings = {**settings, "policy": choose_policy(policy, service)}
@@ -53,6 +58,7 @@ def collect_at(
     # Drawn here, so that an interrupted question can be taken back.
     name = name or f"run-{secrets.token_hex(4)}"
     folder = ServiceDir(root.resolve()).run(name, service)
+    refuse_down(root, service)
     with ControlClient(root) as client:
         audience = Audience(client, on_status, on_group)
         try:
@@ -87,14 +93,29 @@ def choose_policy(policy: PolicyConfig | Mapping[str, Any], service: ServiceFile
 def find_service(root: Path) -> ServiceFile:
     """The service in `root`. ConfigError where there is none."""
     if not ServiceDir(root).service_file.exists():
-        raise ConfigError(f"connect is {str(root)!r}: there is no service; start one with legato-rl serve --dir {root}")
+        raise ConfigError(f"connect is {str(root)!r}: there is no service; start one with {_start(root)}")
     return ServiceDir(root).load()
+
+
+def refuse_down(root: Path, service: ServiceFile) -> None:
+    """ConfigError where no process of the service in `root` is up on this machine."""
+    if not is_up(service.sockets):
+        raise ConfigError(
+            f"connect is {str(root)!r}: no process of its service is up; start it with {_start(root)}, "
+            "or the supervisord that runs it"
+        )
+
+
+def _start(root: Path) -> str:
+    return f"legato-rl serve --dir {shlex.quote(str(root))}"
 
 
 def _interrupt(client: ControlClient, name: str, audience: Audience, folder: RunDir) -> None:
     """Ctrl-C: have the run stopped, and wait until it is. The second one is raised."""
     try:
-        client.stop("interrupted", name)
+        if client.stop("interrupted", name, STOP_ANSWER_S) is None:
+            log.error("the service does not answer, so %s was not stopped: a run that was begun goes on when it does", name)
+            return
         follow_run(client, name, SYSTEM_CLOCK, audience.hear, stop="interrupted")
         _wait_for_end(folder)
         write_summary(folder.root)

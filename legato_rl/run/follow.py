@@ -24,6 +24,8 @@ LAST_WORD_S = 5.0
 """Seconds to ask the broker once more, before a run is given up for its processes."""
 SILENT_S = 120.0
 """Seconds without a word of the broker after which the run is given up."""
+QUIET_S = 5.0
+"""Seconds without a word of a service after which that is told, and after which a stop of its run is given up."""
 OVER = ("finished", "stopped")
 """States of a run that has ended."""
 
@@ -83,21 +85,30 @@ def follow_service(
 
 
 def follow_run(control: ControlClient, run: str, clock: Clock, hear: Hear, stop: str | None = None) -> RunStatus:
-    """Watch a run of a service, whose processes are somebody else's, until it finished or stopped. As `follow` else."""
+    """Watch a run of a service, whose processes are somebody else's, until it finished or stopped. As `follow` else.
+
+    A service that does not answer is waited for, SILENT_S at most, and that is told once; for a stop it is not waited for.
+    """
     ask = _asker(control, run, stop)
     heard = began = clock.monotonic()
-    seen = INTERRUPTS.count
+    seen, told = INTERRUPTS.count, False
     while True:
         INTERRUPTS.check(seen)
         status = ask(LOOK_S)
         _check_time(clock.monotonic() - began, stop)
         if _is_over(status, hear):
             return _given(status)
+        silent = clock.monotonic() - heard
         if status is not None:
-            heard = clock.monotonic()
+            if told:
+                log.warning("the service answers again")
+            heard, told = clock.monotonic(), False
             clock.sleep(LOOK_S)
-        elif clock.monotonic() - heard > SILENT_S:
-            raise RunStopped(f"the service has not answered for {SILENT_S:.0f} s; the run {run} is as it left it")
+        elif silent > (SILENT_S if stop is None else QUIET_S):
+            raise RunStopped(f"the service has not answered for {silent:.0f} s; the run {run} goes on when the service does")
+        elif silent > QUIET_S and not told:
+            log.warning("the service does not answer: it is waited for; Ctrl-C leaves the run to it")
+            told = True
 
 
 class _House:

@@ -205,9 +205,10 @@ def test_what_is_refused_for_now_is_asked_again(broker: Broker, client: ControlC
     assert client.submit([], {}) == ("r1", Path("/r1"))
 
 
-def test_nobody_answers(sockets: Path) -> None:
-    """Status is None, everything else a sentence that says where nobody is."""
-    with ControlClient(sockets) as client:
+def test_nobody_answers(sockets: Path, tmp_path: Path) -> None:
+    """Status is None, everything else a sentence that says where nobody is. What else is up is waited for, as ever."""
+    RunDir(tmp_path).write_run(run_file(sockets))
+    with Context() as context, context.server("rows", address(sockets, "rows")), ControlClient(tmp_path) as client:
         assert client.status(wait_s=0.1) is None
         assert client.stop("enough", wait_s=0.1) is None
         with pytest.raises(

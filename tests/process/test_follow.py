@@ -40,7 +40,7 @@ def test_a_broker_that_never_answers_ends_the_run(tmp_path: Path) -> None:
         ends: list[RunStopped] = []
 
         def watch() -> None:
-            with ControlClient(Path(sockets)) as control:
+            with ControlClient(folder.root) as control:
                 try:
                     follow(supervisor, control, folder.logs, Fast(), lambda status: None)
                 except RunStopped as stopped:

@@ -19,6 +19,7 @@ from legato_rl.run.follow import follow
 from legato_rl.run.interrupts import INTERRUPTS
 from legato_rl.run.prepare import claim_folder
 from legato_rl.run.processes import Supervisor
+from legato_rl.rundir import RunDir
 from legato_rl.supervisord import Layout, render
 
 pytestmark = pytest.mark.process
@@ -36,7 +37,7 @@ def test_a_broker_that_is_not_there_is_not_waited_for(tmp_path: Path, monkeypatc
         supervisor.start(None)
 
         def interrupt() -> None:
-            with ControlClient(Path(sockets)) as control:
+            with ControlClient(folder.root) as control:
                 alone._interrupt(supervisor, control, folder, lambda status: None)
 
         thread = threading.Thread(target=interrupt, daemon=True)
@@ -78,8 +79,9 @@ def test_a_signal_that_python_swallows_is_obeyed(
     monkeypatch.setattr(supervisor, "states", states)
     INTERRUPTS.listen()
     try:
-        with tempfile.TemporaryDirectory(prefix="lr-") as sockets, ControlClient(Path(sockets)) as control:
-            with pytest.raises(KeyboardInterrupt) as told:
+        with tempfile.TemporaryDirectory(prefix="lr-") as sockets:
+            RunDir(tmp_path).write_run(run_file(Path(sockets)))
+            with ControlClient(tmp_path) as control, pytest.raises(KeyboardInterrupt) as told:
                 follow(supervisor, control, tmp_path, SYSTEM_CLOCK, lambda status: None)
     finally:
         for one, handler in before.items():

@@ -74,6 +74,7 @@ def test_a_service_of_an_operators_own(tmp_path: Path) -> None:
         conf = Path(place) / "supervisord.conf"
         conf.write_text(conf_of_the_page(Path(place)))
         with supervisord(conf) as process, ControlClient(root) as client:
+            assert client.status(wait_s=PATIENCE_S) is not None
             with Cli("collect", "--connect", root, "--tasks", tasks_file(tmp_path, "a"), "--name", "r") as cli:
                 until(client, "r", lambda status: status.attempts_ended >= 1)
                 before = workers(process)

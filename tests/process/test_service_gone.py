@@ -1,0 +1,64 @@
+"""Does `collect --connect` say that its service is gone, and let itself be ended? Real services that are killed."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from whole_runs import PATIENCE_S, Cli, tasks_file
+from whole_services import serve, until
+
+from legato_rl.clock import SYSTEM_CLOCK
+from legato_rl.control import ControlClient
+from legato_rl.errors import ExitCode
+from legato_rl.rundir import RunDir
+from legato_rl.service import ServiceDir
+
+pytestmark = pytest.mark.process
+
+LEAVE_S = 20.0
+"""Seconds that a client may take to leave; it asks the service for five, and this machine may be busy."""
+
+
+def kill(service: Cli) -> None:
+    """Kill a service and all that is below it, as the power does."""
+    family = [psutil.Process(service.process.pid), *service.below()]
+    for process in family:
+        process.kill()
+    service.process.wait(PATIENCE_S)
+    psutil.wait_procs(family, timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, ExitCode.INTERRUPTED, "interrupted"), (signal.SIGTERM, ExitCode.TERMINATED, "terminated")],
+)
+def test_a_service_that_dies_during_a_run(tmp_path: Path, number: signal.Signals, code: ExitCode, word: str) -> None:
+    """That is told once; the first signal ends the client within seconds, and what becomes of the run is told."""
+    root, tasks = tmp_path / "d", tasks_file(tmp_path, "a")
+    with serve(root, "--desktops", 1, "--fake", "act_s=0.3") as service:
+        service.wait_for("no run |")
+        with Cli("collect", "--connect", root, "--tasks", tasks, "--name", "r", "--group", 64) as cli:
+            with ControlClient(root) as client:
+                until(client, "r", lambda status: status.desktops.get("act", 0) >= 1)
+            cli.wait_for("r: 1 desktops")
+            kill(service)
+            cli.wait_for("the service does not answer: it is waited for; Ctrl-C leaves the run to it\n")
+            began = SYSTEM_CLOCK.monotonic()
+            cli.process.send_signal(number)
+            assert cli.end() == code
+            assert SYSTEM_CLOCK.monotonic() - began < LEAVE_S
+    last = cli.output.splitlines()[-2:]
+    assert last == ["the service does not answer, so r was not stopped: a run that was begun goes on when it does", word]
+    assert cli.output.count("the service does not answer: ") == 1
+    assert RunDir(ServiceDir(root).runs / "r").load_end() is None
+    began = SYSTEM_CLOCK.monotonic()
+    with Cli("collect", "--connect", root, "--tasks", tasks) as again:
+        assert again.end() == ExitCode.BAD_INPUT
+    assert SYSTEM_CLOCK.monotonic() - began < LEAVE_S
+    assert again.output == (
+        f"error: connect is '{root}': no process of its service is up; start it with legato-rl serve --dir {root}, "
+        "or the supervisord that runs it\n"
+    )
