@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path, PurePath
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,6 +14,7 @@ from legato_rl.canonical import sha256_hex
 from legato_rl.clock import Clock, day, iso
 from legato_rl.config import PolicyConfig, Settings
 from legato_rl.errors import ConfigError
+from legato_rl.host_files import TASKS, outside
 from legato_rl.rundir import RunDir, RunFile, TaskSpec
 from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.tasks import resolve_tasks
@@ -47,7 +49,7 @@ def accept(ask: Submit, root: ServiceDir, service: ServiceFile, default: PolicyN
     settings = merge(ask.settings, service, default)
     specs = resolve_tasks(ask.tasks, settings.desktop.osworld_path, settings.max_steps)
     if settings.desktop.backend in OSWORLD_BACKENDS:
-        _check_files(specs)
+        _check_files(specs, settings.desktop.osworld_path)
     run = RunFile(
         run_id=folder.root.name,
         created_at=iso(clock.wall()),
@@ -64,14 +66,30 @@ def accept(ask: Submit, root: ServiceDir, service: ServiceFile, default: PolicyN
     return folder
 
 
-def _check_files(specs: list[TaskSpec]) -> None:
-    """ConfigError for a task whose files would lie elsewhere: its trainer may be one that has no right to this machine's."""
+def _check_files(specs: list[TaskSpec], checkout: Path | None) -> None:
+    """ConfigError for a task whose files would lie elsewhere, or that brings one that is not OSWorld's.
+
+    Its trainer may be one that has no right to this machine's files. A worker would refuse it too, at the cost of a try that
+    counts against its desktop.
+    """
     for spec in specs:
         for name in strays(spec.config):
             raise ConfigError(
                 f"task {spec.task_id!r} names the file {name!r:.200}: it would lie outside of the rollout's folder; "
                 "give a plain name"
             )
+        for name in outside(spec.config, [checkout] if checkout else []):
+            if not _may_be_installed(name):
+                raise ConfigError(
+                    f"task {spec.task_id!r} names the file {name!r:.200} of the service's machine: it may be only of the "
+                    f"OSWorld checkout (--osworld); leave it out, or give a path below {TASKS}/"
+                )
+
+
+def _may_be_installed(name: str) -> bool:
+    """Whether a file may be of an installed OSWorld: only the workers' interpreter knows where that is, and they look again."""
+    parts = PurePath(name).parts
+    return "desktop_env" in parts and ".." not in parts
 
 
 def write(folder: RunDir, run: RunFile, specs: list[TaskSpec]) -> None:

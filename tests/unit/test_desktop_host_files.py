@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from legato_rl.desktop import DesktopFailure
+from legato_rl.host_files import outside
 from legato_rl.workers.desktop.env import trusted
-from legato_rl.workers.desktop.host_files import outside
 from legato_rl.workers.desktop.tasks_check import Names, faults
 from legato_rl.workers.desktop.watch import Watch
 

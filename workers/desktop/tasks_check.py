@@ -15,8 +15,8 @@ from typing import Any
 
 from legato_rl.config import DesktopConfig
 from legato_rl.errors import ConfigError
+from legato_rl.host_files import outside
 from legato_rl.workers.desktop.env import import_osworld, own_folders
-from legato_rl.workers.desktop.host_files import outside
 
 DRIVE = frozenset({"googledrive", "login"})
 """Setup steps that need real Google credentials."""
