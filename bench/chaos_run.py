@@ -112,7 +112,6 @@ class Bout:
         service = ServiceDir(self.root / "d")
         folders = [service.runs / name for name in OF_SERVICE]
         for _ in range(MOST_COMMANDS):
-            _has_begun(service.service_file)
             command = self._start("serve", "--dir", service.root, *self._place(), "--seed", self.plan.seed)
             code = self._watch(command, service.root, folders)
             if code == ExitCode.DONE:
@@ -243,7 +242,7 @@ class Bout:
 
 
 def _has_begun(file: Path) -> bool:
-    """Whether a command wrote its file. One that was killed before it started anything must be given a new folder."""
+    """Whether a `collect` wrote its file. One that was killed before it started anything must be given a new folder."""
     if not file.exists():
         shutil.rmtree(file.parent, ignore_errors=True)
     return file.exists()

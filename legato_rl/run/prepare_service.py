@@ -24,6 +24,10 @@ from legato_rl.supervisord import Layout
 
 MOST_DESKTOPS = 4096
 """As of the setting `desktops`."""
+HALF_MADE: dict[str, tuple[str, ...]] = {"runs": (), "logs": ("fake-policy.log",), "sockets": ()}
+"""The folders that are there before service.json is, and what may be in them."""
+HALF_MADE_FILE = re.compile(r"supervisord\.conf|lock|\.service\.json\.[0-9]+\.tmp")
+"""The files beside them."""
 SAME = ("settings", "most_desktops", "origins", "control", "keys")
 """What a service keeps as long as it lives."""
 
@@ -68,7 +72,8 @@ def claim_root(root: Path) -> ServiceDir:
     try:
         if root.exists() and not root.is_dir():
             raise ConfigError(f"dir is {str(root)!r}: it is a file; name a folder")
-        if root.is_dir() and any(root.iterdir()) and not ServiceDir(root).service_file.exists():
+        taken = root.is_dir() and any(root.iterdir()) and not ServiceDir(root).service_file.exists()
+        if taken and not is_half_made(root):
             what = "it holds a run" if (root / "run.json").exists() else "it is not empty, and holds no service"
             raise ConfigError(f"dir is {str(root)!r}: {what}; name a new or empty folder, or one that holds a service")
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -76,9 +81,26 @@ def claim_root(root: Path) -> ServiceDir:
         folder = ServiceDir(root.resolve())
         for path in (folder.runs, folder.logs):
             path.mkdir(mode=0o700, exist_ok=True)
+            path.chmod(0o700)
     except OSError as error:
         raise ConfigError(f"dir is {str(root)!r}: {error.strerror or error}; name a folder that can be written") from None
     return folder
+
+
+def is_half_made(root: Path) -> bool:
+    """Whether `root` holds what a `serve` makes before it writes service.json, where it was killed, and nothing else."""
+    try:
+        found = list(root.iterdir())
+        folders = {path.name: path for path in found if path.is_dir() and not path.is_symlink()}
+        # The first that is made: without it the rest is somebody else's.
+        return (
+            "runs" in folders
+            and all(path.name in folders or HALF_MADE_FILE.fullmatch(path.name) for path in found)
+            and all(inner.name in HALF_MADE.get(name, ()) for name, path in folders.items() for inner in path.iterdir())
+            and folders.keys() <= HALF_MADE.keys()
+        )
+    except OSError:
+        return False
 
 
 def release_root(folder: ServiceDir, existed: bool) -> None:

@@ -18,7 +18,7 @@ from legato_rl.run.audience import Audience
 from legato_rl.run.fake_policy import fake_policy
 from legato_rl.run.follow import Hear, follow_service
 from legato_rl.run.prepare import check_backend
-from legato_rl.run.prepare_service import Terms, claim_root, describe, layout, refuse_running, release_root
+from legato_rl.run.prepare_service import Terms, claim_root, describe, is_half_made, layout, refuse_running, release_root
 from legato_rl.run.processes import Supervisor, end
 from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.sockets import private_folder
@@ -83,10 +83,12 @@ def _prepared(root: Path, settings: Settings, terms: Terms, start: bool = False)
 
     `start`: its processes are about to be started here.
     """
-    existed = root.exists()
+    existed, half_made = root.exists(), is_half_made(root)
     folder = claim_root(root)
     with ExitStack() as stack:
-        stack.callback(release_root, folder, existed)
+        if not half_made:
+            # Another `serve` may be about to make that one: it stays as it was found.
+            stack.callback(release_root, folder, existed)
         made = folder.load() if folder.service_file.exists() else None
         bundled = settings.policy.url == FAKE_URL
         terms.check(made.settings if made else settings)

@@ -12,7 +12,15 @@ from worker_scene import run_file
 from legato_rl.config import Settings
 from legato_rl.curve import write_keys
 from legato_rl.errors import ConfigError
-from legato_rl.run.prepare_service import Terms, claim_root, describe, place_sockets, refuse_running, release_root
+from legato_rl.run.prepare_service import (
+    Terms,
+    claim_root,
+    describe,
+    is_half_made,
+    place_sockets,
+    refuse_running,
+    release_root,
+)
 from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.sockets import Context, private_folder
 from legato_rl.supervisord import control_socket
@@ -71,6 +79,74 @@ def test_a_root_that_cannot_be_used(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=f"dir is '{root}': .*{sentence}"):
             claim_root(root)
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine"]
+
+
+HALF = ("runs/", "logs/")
+"""What every `serve` makes first."""
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        ("runs/",),
+        HALF,
+        (*HALF, "logs/fake-policy.log"),
+        (*HALF, "sockets/", "supervisord.conf", ".service.json.4711.tmp", "lock"),
+    ],
+)
+def test_a_root_that_was_begun_is_begun_anew(tmp_path: Path, left: tuple[str, ...]) -> None:
+    """A `serve` that was killed before its service.json has left it: there is no service, and nothing of anybody's."""
+    lay_out(tmp_path / "d", left)
+    assert is_half_made(tmp_path / "d")
+    made(tmp_path / "d")
+    assert not is_half_made(tmp_path / "d")
+    assert ServiceDir(tmp_path / "d").logs.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    "holds",
+    [
+        ("logs/",),
+        ("supervisord.conf",),
+        ("logs/", "supervisord.conf"),
+        (*HALF, "thesis.tex"),
+        (*HALF, "runs/mine/"),
+        (*HALF, "logs/mine.log"),
+        (*HALF, "sockets/", "sockets/control"),
+        (*HALF, "state.json"),
+        (*HALF, "run.json"),
+        ("runs", "logs/"),
+    ],
+)
+def test_a_root_that_holds_anything_else_is_left_alone(tmp_path: Path, holds: tuple[str, ...]) -> None:
+    """As it is, and with its rights."""
+    root = tmp_path / "d"
+    lay_out(root, holds)
+    root.chmod(0o755)
+    assert not is_half_made(root)
+    with pytest.raises(ConfigError, match="name a new or empty folder"):
+        claim_root(root)
+    assert root.stat().st_mode & 0o777 == 0o755
+    assert {path.relative_to(root) for path in root.rglob("*")} >= {Path(name) for name in holds}
+
+
+def test_only_a_folder_is_half_made(tmp_path: Path) -> None:
+    """Nothing else is, nor what is elsewhere."""
+    lay_out(tmp_path / "d", HALF)
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "runs").symlink_to(tmp_path / "d" / "runs")
+    (tmp_path / "file").touch()
+    assert not any(is_half_made(tmp_path / name) for name in ("e", "file", "nothing", "d/runs"))
+
+
+def lay_out(root: Path, names: tuple[str, ...]) -> None:
+    """Make files, and folders (names that end in /)."""
+    root.mkdir()
+    for name in names:
+        if name.endswith("/"):
+            (root / name).mkdir()
+        else:
+            (root / name).touch()
 
 
 def test_a_service_keeps_what_it_is(tmp_path: Path) -> None:

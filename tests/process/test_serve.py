@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,25 @@ def test_a_service_is_opened_again(tmp_path: Path) -> None:
         assert again.end() == ExitCode.DONE
     assert again.output.endswith(f"the service was shut down; start it again with: legato-rl serve --dir {root}\n")
     check_accounts(ServiceDir(root).runs / "cut")
+
+
+def test_a_service_that_was_killed_while_it_was_made(tmp_path: Path) -> None:
+    """Its folder is taken for what it is, whatever became of the start after it."""
+    root = tmp_path / "d"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        with serve(root, "--policy-url", silent_url, "--model", "m", "--version", "v1") as service:
+            silent.settimeout(PATIENCE_S)
+            silent.accept()
+            service.process.kill()
+            service.end()
+    left = sorted(path.name for path in root.iterdir())
+    assert left == ["logs", "runs"]
+    with serve(root, "--most-desktops", 1) as refused:
+        assert refused.end() == ExitCode.BAD_INPUT
+    assert sorted(path.name for path in root.iterdir()) == left
+    with serving(root, "--desktops", 1):
+        assert collect([inline_task("a")], connect=root, group=1)["groups"]["closed"] == 1
 
 
 def test_the_second_ctrl_c_is_immediate(tmp_path: Path) -> None:
