@@ -190,6 +190,11 @@ class ControlClient:
         """Tell the broker that a worker's process does not stay up; None where it did not answer in time."""
         return self._ask(DesktopOut(id=_id(), desktop=desktop, reason=reason), RunStatus, wait_s)
 
+    def refuse_down(self) -> None:
+        """NoAnswer, at once, where no process of the service is up on this machine; of one elsewhere nobody knows."""
+        if not self._at.may_be_up():
+            raise NoAnswer(f"nobody is at {self._at.address}: {self._at.remedy()}")
+
     # --- one exchange ------------------------------------------------------------------------------------------------
 
     def _answer(self, ask: Ask, kind: type[Answer], wait_s: float = ANSWER_S) -> Answer:

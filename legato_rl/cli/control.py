@@ -41,8 +41,9 @@ of_run = click.option("--run", default="", metavar="ID", help="The run.  [defaul
 
 @contextmanager
 def connected(where: str, keys: Path | None) -> Iterator[ControlClient]:
-    """A client of the service. ConfigError for what no message can hold."""
+    """A client of the service. NoAnswer where it is not up, ConfigError for what no message can hold."""
     with ControlClient(where, keys) as client:
+        client.refuse_down()
         try:
             yield client
         except ValidationError as error:
