@@ -37,6 +37,8 @@ MARKS = {
     "supervisord": "supervisor.supervisord",
 }
 """What a role's command line holds."""
+OF_A_COMMAND = ("collect", "serve", "--connect", "--resume")
+"""Words by which commands are counted."""
 OF_SERVICE = ("a", "b")
 """The runs that a service does at once."""
 
@@ -133,7 +135,7 @@ class Bout:
                 control.shutdown()
 
     def _tend_client(self, service: Path, run: RunDir) -> None:
-        """Have a client submit the run until it is there. One that was killed is started again all the same, and is refused."""
+        """Have a client submit the run until it is there. One that was killed is started again, and follows what is there."""
         name, submitted = run.root.name, run.run_file.exists()
         client = self._clients.get(name)
         code = None if client is None else client.poll()
@@ -143,9 +145,9 @@ class Bout:
         if code not in (None, -9, ExitCode.BAD_INPUT, ExitCode.STOPPED, *FINISHED):
             self.findings.found("bugs", f"a client ended with {code}: {log_tail(self.root / 'clients.log', lines=1)}")
         if not submitted or code == -9:
-            self.told["client again of a run that is there"] += submitted
-            arguments = ("--connect", service, "--tasks", self._tasks, "--name", name, *_of_connection(self.plan))
-            self._clients[name] = self._start("collect", *arguments)
+            new = ("--tasks", self._tasks, *_of_connection(self.plan))
+            which = ("--connect", service, "--name", name)
+            self._clients[name] = self._start("collect", *which, *(["--resume"] if submitted else new))
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
@@ -154,7 +156,7 @@ class Bout:
         return [*policy, "--backend", "fake", "--screen", "320x240", "--desktops", str(self.plan.desktops), *self.plan.of_place]
 
     def _start(self, *arguments: object) -> psutil.Popen:
-        self.told[f"command {arguments[0]}{' --resume' if '--resume' in arguments else ''}"] += 1
+        self.told[" ".join(["command", *(str(word) for word in arguments if word in OF_A_COMMAND)])] += 1
         command = [str(scripts_folder() / "legato-rl"), *map(str, arguments)]
         with (self.root / ("clients.log" if "--connect" in arguments else "commands.log")).open("ab") as log:
             log.write(f"$ {' '.join(command)}\n".encode())

@@ -45,7 +45,10 @@ def accept(ask: Submit, root: ServiceDir, service: ServiceFile, default: PolicyN
     if folder.run_file.exists():
         if folder.load_run().submitted == ask.id:
             return folder
-        raise ConfigError(f"name is {ask.name!r}: the service has a run of that name; choose another")
+        raise ConfigError(
+            f"name is {ask.name!r}: the service has a run of that name; choose another, or go on with that one "
+            "(collect --resume, or resume_run)"
+        )
     settings = merge(ask.settings, service, default)
     specs = resolve_tasks(ask.tasks, settings.desktop.osworld_path, settings.max_steps)
     if settings.desktop.backend in OSWORLD_BACKENDS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -20,8 +21,8 @@ from legato_rl.supervisord import KEY_VARIABLE
 
 OF_A_CONNECTION = ("name", "priority")
 """Options that mean something with --connect alone."""
-OF_A_RESUME = ("out", "resume", "retry_errors", "quiet", "as_json")
-"""Options that may be given with --resume; everything else is in the run's folder."""
+OF_A_RESUME = ("resume", "retry_errors", "quiet", "as_json")
+"""Options that may be given with --resume, beside those that say which run it is; everything else is in its folder."""
 
 
 @click.command("collect", context_settings={"show_default": True})
@@ -37,21 +38,22 @@ def collect(**options: Any) -> None:
     The model server's key is taken from the environment variable LEGATO_POLICY_KEY. With --connect a service (legato-rl
     serve) does the work: its own options, such as --policy-url and --desktops, are then left out, and what else is not
     given is as the service has it. With --resume a run that ended early, however that was, is finished: what it was asked
-    is in its folder. Exit codes: 0 all groups closed, 1 fewer than asked, 2 wrong input (nothing was started), 3 stopped
-    early, 70 a bug, 130 Ctrl-C, 143 SIGTERM.
+    is in its folder. With --connect, --resume and --name a run of the service is followed from wherever it stands, as
+    after its client was killed. Exit codes: 0 all groups closed, 1 fewer than asked, 2 wrong input (nothing was started),
+    3 stopped early, 70 a bug, 130 Ctrl-C, 143 SIGTERM.
     """
     from legato_rl.cli.progress import progress
     from legato_rl.run.interrupts import INTERRUPTS
 
     out, run = _chosen(options)
-    inherits = options["connect"] is not None and options["policy_version"] is None
+    inherits = options["connect"] is not None and options["policy_version"] is None and not options["resume"]
     INTERRUPTS.listen()
     try:
         with progress(options["quiet"]) as display:
             start = partial(display.start, resumed=options["resume"], inherits=inherits)
             summary = run(on_start=start, on_status=display.show)
     except (RunStopped, KeyboardInterrupt):
-        display.cut(out, resumable=options["connect"] is None)
+        display.cut(out, shlex.join(_again(options["connect"], out)))
         raise
     if options["as_json"]:
         click.echo(json.dumps(summary, indent=1))
@@ -76,21 +78,41 @@ def _chosen(options: dict[str, Any]) -> tuple[Path, Callable[..., dict[str, Any]
     return out, partial(run, options["tasks"], **arguments)
 
 
+def _again(connect: Path | None, out: Path) -> list[str]:
+    """The command that goes on with a run."""
+    which = ["--resume", "--out", str(out)] if connect is None else ["--connect", str(connect), "--resume", "--name", out.name]
+    return ["legato-rl", "collect", *which]
+
+
 def _resumed(options: dict[str, Any]) -> tuple[Path, Callable[..., dict[str, Any]]]:
     """The folder of a run to go on with, and what does."""
     from legato_rl.run.resume import resume
 
-    for name in sorted(opt.typed() - set(OF_A_RESUME)):
-        raise ConfigError(f"{opt.spelled(name)} has no effect with resume, since the run has its settings: leave it out")
-    opt.require("out")
+    connect: Path | None = options["connect"]
+    if connect is None:
+        _refuse_without_connect()
+    elif "out" in opt.typed():
+        raise ConfigError("out is the service's own: leave it out with --connect")
+    which = ("out",) if connect is None else ("connect", "name")
+    for option in sorted(opt.typed() - {*which, *OF_A_RESUME}):
+        raise ConfigError(f"{opt.spelled(option)} has no effect with resume, since the run has its settings: leave it out")
+    opt.require(*which)
+    again = partial(resume, retry_errors=options["retry_errors"])
+    if connect is not None:
+        name: str = options["name"]
+        return ServiceDir(connect).runs / name, partial(again, connect=connect, name=name)
     key = os.environ.get(KEY_VARIABLE) or None
-    return options["out"], partial(resume, options["out"], retry_errors=options["retry_errors"], api_key=key)
+    return options["out"], partial(again, options["out"], api_key=key)
+
+
+def _refuse_without_connect() -> None:
+    for name in sorted(opt.typed() & set(OF_A_CONNECTION)):
+        raise ConfigError(f"{name} has no effect without connect: leave it out, or name a service with --connect")
 
 
 def _alone(options: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
     """The folder of a run of its own, and the arguments of its `collect`."""
-    for name in sorted(opt.typed() & set(OF_A_CONNECTION)):
-        raise ConfigError(f"{name} has no effect without connect: leave it out, or name a service with --connect")
+    _refuse_without_connect()
     opt.require("out", "policy_url", "model", "policy_version")
     settings = {name: options[name] for name in opt.OF_SETTINGS}
     out: Path = options["out"]

@@ -58,7 +58,7 @@ def option_group(*options: Callable[[Command], Command]) -> Callable[[Command], 
 what = option_group(
     click.option("--tasks", metavar="FILE", help="JSON list of tasks; - is stdin; required."),
     click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="A new or empty folder; required."),
-    click.option("--resume", is_flag=True, help="Go on with the run in --out, with the settings that it has there."),
+    click.option("--resume", is_flag=True, help="Go on with the run in --out, or --name of --connect, as it was asked."),
     click.option("--retry-errors", is_flag=True, help="With --resume: try attempts again that desktops made errors."),
     click.option("--connect", type=click.Path(path_type=Path), metavar="DIR", help="Be a run of the service there instead."),
     click.option("--name", metavar="ID", help="With --connect: the run's id and folder.  [default: drawn]"),

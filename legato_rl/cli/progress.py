@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -103,14 +102,14 @@ class Display:
         )
         self._note(summary["notices"])
 
-    def cut(self, out: Path, resumable: bool) -> None:
-        """The run ended early: say what is stored, where there is a summary of it, and (`resumable`) how to go on."""
+    def cut(self, out: Path, again: str) -> None:
+        """The run ended early: say what is stored, where there is a summary of it, and the command that goes on (`again`)."""
         if not self._started:
             return
         with suppress(OSError, ValueError):
             self.end(json.loads(RunDir(out).summary.read_bytes()), out)
-        if resumable and not self._quiet:
-            self._say(f"go on with: legato-rl collect --resume --out {shlex.quote(str(out))}")
+        if not self._quiet:
+            self._say(f"go on with: {again}")
 
     def _note(self, notices: Iterable[str]) -> None:
         """Say each once: a summary has those of the pre-flight too, which were told at the start."""
@@ -125,8 +124,8 @@ class Display:
     def _rate(self, status: RunStatus) -> tuple[float, float | None]:
         """Usable rollouts per hour so far, and the seconds left if attempts go on ending as they did."""
         usable, ended = status.rows.get("ok", 0) + status.rows.get("truncated", 0), status.attempts_ended
-        if self._counts_from is None and status.desktops:
-            # Every row is known before a worker gets anything.
+        if self._counts_from is None and status.desktops and status.rows:
+            # Every row is known before a worker gets anything; those of a service have desktops before its rows are read.
             self._counts_from, self._began = (usable, ended), self._clock.monotonic()
         usable_before, ended_before = self._counts_from or (usable, ended)
         elapsed, more = max(self._clock.monotonic() - self._began, 1e-9), ended - ended_before

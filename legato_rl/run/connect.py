@@ -1,4 +1,4 @@
-"""What is `collect` at a service, whose processes are not ours? A run submitted, followed to its end, and summed up."""
+"""What is `collect` at a service, whose processes are not ours? A run begun, followed to its end, and summed up."""
 
 from __future__ import annotations
 
@@ -59,10 +59,57 @@ def collect_at(
     name = name or f"run-{secrets.token_hex(4)}"
     folder = ServiceDir(root.resolve()).run(name, service)
     refuse_down(root, service)
+
+    def submit(client: ControlClient) -> None:
+        client.submit([spec.model_dump() for spec in specs], settings, name, priority)
+
+    return _carry_out(root, folder, submit, on_start, on_status, on_group)
+
+
+def resume_at(
+    root: Path,
+    name: str,
+    *,
+    retry_errors: bool = False,
+    on_start: Callable[[RunFile], None] | None = None,
+    on_status: Callable[[RunStatus], None] | None = None,
+    on_group: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+    """Follow the run `name` of the service in `root` to its end, from wherever it stands; the run's summary.
+
+    One that had stopped goes on. Of one that has finished only the summary is written anew, which takes no service that
+    is up; with `retry_errors` it goes on where there are such errors. Arguments are those of `run.resume.resume`, errors
+    those of `collect_at`.
+    """
+    service = find_service(root)
+    folder = ServiceDir(root.resolve()).run(name, service)
+    if not folder.run_file.exists():
+        raise ConfigError(f"name is {name!r}: the service has no run of that name to resume")
+    end = folder.load_end()
+    if end is not None and end["state"] == "finished" and not retry_errors:
+        return write_summary(folder.root)
+    refuse_down(root, service)
+
+    def resume(client: ControlClient) -> None:
+        client.resume_run(name, retry_errors)
+
+    return _carry_out(root, folder, resume, on_start, on_status, on_group)
+
+
+def _carry_out(
+    root: Path,
+    folder: RunDir,
+    begin: Callable[[ControlClient], object],
+    on_start: Callable[[RunFile], None] | None,
+    on_status: Callable[[RunStatus], None] | None,
+    on_group: Callable[[dict[str, Any]], None] | None,
+) -> dict[str, Any]:
+    """Have the run in `folder` begun, follow it to its end, and sum it up."""
+    name = folder.root.name
     with ControlClient(root) as client:
         audience = Audience(client, on_status, on_group)
         try:
-            client.submit([spec.model_dump() for spec in specs], settings, name, priority)
+            begin(client)
             if on_start:
                 on_start(folder.load_run())
             status = follow_run(client, name, SYSTEM_CLOCK, audience.hear)

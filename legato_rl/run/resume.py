@@ -16,6 +16,7 @@ from legato_rl.export.groups import RowFacts, env_errors, fold_groups
 from legato_rl.export.reader import RowFile, load_group_ids
 from legato_rl.policy.readiness import preflight
 from legato_rl.run.alone import carry_out, close
+from legato_rl.run.connect import resume_at
 from legato_rl.run.fake_policy import fake_policy
 from legato_rl.run.hold import held, wait_for_sink
 from legato_rl.run.prepare import SOCKETS_PREFIX, check_backend, sockets_folder, write_supervisord
@@ -28,24 +29,39 @@ CHANGED = ("engine", "engine_version", "logprobs_mode", "token_ids", "prompt_tok
 
 
 def resume(
-    out: str | Path,
+    out: str | Path | None = None,
     *,
+    connect: str | Path | None = None,
+    name: str = "",
     retry_errors: bool = False,
     api_key: str | None = None,
     on_start: Callable[[RunFile], None] | None = None,
     on_status: Callable[[RunStatus], None] | None = None,
     on_group: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
-    """Finish the run in folder `out`, with the settings that it has there, and return the summary.
+    """Finish the run in folder `out`, or `name` of the service in `connect`, with the settings that it has; its summary.
 
     Attempts without a final row are run; rows that are stored stay, and nothing is added to a group that is closed. With
     `retry_errors`, attempts that ended as an `error` of kind env are tried again, where their group is not closed. Of a run
     that has finished only the end and the summary are written anew, and `on_start` is not called. `on_group` hears all
-    groups that close, those that had closed before too. Else as `collect`.
+    groups that close, those that had closed before too. Else as `collect`. A service's run may stand wherever it does: one
+    that goes on is followed.
 
     ConfigError (nothing was started, and the folder is as it was): there is no run, another command runs it, or its server
     or its desktops are not as they have to be.
     """
+    if connect is not None:
+        if out is not None or api_key is not None:
+            raise ConfigError("out and api_key are the service's own: leave them out with connect; name names the run's folder")
+        if not name:
+            raise ConfigError("name is missing: say with it which run of the service is to go on")
+        return resume_at(
+            Path(connect), name, retry_errors=retry_errors, on_start=on_start, on_status=on_status, on_group=on_group
+        )
+    if name:
+        raise ConfigError("name is a service's: leave it out, or say with connect which service it is")
+    if out is None:
+        raise ConfigError("out is missing: name the folder of the run to resume, or a service and its run (connect, name)")
     folder = _find(Path(out))
     with ExitStack() as stack:
         stack.enter_context(held(folder))
@@ -76,7 +92,7 @@ def _find(out: Path) -> RunDir:
     if not folder.run_file.exists():
         raise ConfigError(f"out is {str(out)!r}: it has no run.json, so nothing was started there; collect to a new folder")
     if folder.load_run().submitted:
-        raise ConfigError(f"out is {str(out)!r}: it is a run of a service; have that resume it (ControlClient.resume_run)")
+        raise ConfigError(f"out is {str(out)!r}: it is a run of a service; go on with it there (--connect and --name)")
     return folder
 
 

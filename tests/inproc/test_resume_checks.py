@@ -45,7 +45,7 @@ def test_the_run_of_a_service(tmp_path: Path) -> None:
     """It is the service's to go on with."""
     folder = RunFolder(tmp_path / "run", ["g"], group=1).run
     folder.write_run(folder.load_run().model_copy(update={"submitted": "x"}))
-    with pytest.raises(ConfigError, match=r"it is a run of a service; have that resume it \(ControlClient.resume_run\)"):
+    with pytest.raises(ConfigError, match=r"it is a run of a service; go on with it there \(--connect and --name\)"):
         resume(folder.root)
 
 
@@ -96,7 +96,9 @@ def test_a_sink_that_ends_is_waited_for(run: RunDir) -> None:
         (["--resume", "--group", "4"], "group has no effect with resume, since the run has its settings: leave it out"),
         (["--resume", "--tasks", "x"], "tasks has no effect with resume"),
         (["--resume", "--version", "2"], "version has no effect with resume"),
-        (["--resume", "--connect", "x"], "connect has no effect with resume"),
+        (["--resume", "--connect", "x"], "out is the service's own: leave it out with --connect"),
+        (["--resume", "--name", "x"], "name has no effect without connect: leave it out, or name a service with --connect"),
+        (["--resume", "--priority", "1"], "priority has no effect without connect"),
         (["--retry-errors"], "retry-errors has no effect without resume"),
     ],
 )
@@ -105,6 +107,31 @@ def test_options_that_do_not_go_together(run: RunDir, options: list[str], said: 
     result = CliRunner().invoke(collect, ["--out", str(run.root), *options])
     assert isinstance(result.exception, ConfigError)
     assert said in str(result.exception)
+
+
+@pytest.mark.parametrize("options", [["--priority", "1"], ["--version", "v"], ["--tasks", "x"], ["--desktops", "4"]])
+def test_a_run_of_a_service_has_its_settings_too(options: list[str]) -> None:
+    """What is typed beside it is refused by its name."""
+    result = CliRunner().invoke(collect, ["--connect", "d", "--resume", "--name", "r", *options])
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception).startswith(f"{options[0][2:]} has no effect with resume, since the run has its settings")
+
+
+def test_a_run_of_a_service_has_a_name() -> None:
+    """Without one nobody knows which is meant."""
+    result = CliRunner().invoke(collect, ["--connect", "d", "--resume"])
+    assert isinstance(result.exception, SystemExit)
+    assert "Missing option '--name'" in result.output
+    for arguments, said in (
+        ({"connect": "d"}, "name is missing: say with it which run of the service is to go on"),
+        ({"connect": "d", "name": "r", "api_key": "k"}, "out and api_key are the service's own"),
+        ({"connect": "d", "name": "r", "out": "x"}, "out and api_key are the service's own"),
+        ({"connect": "d", "name": "r"}, "connect is 'd': there is no service"),
+        ({"name": "r"}, "name is a service's: leave it out, or say with connect which service it is"),
+        ({}, "out is missing: name the folder of the run to resume, or a service and its run"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            resume(**arguments)
 
 
 def test_resume_needs_a_folder() -> None:

@@ -50,8 +50,10 @@ def test_a_service_that_dies_during_a_run(tmp_path: Path, number: signal.Signals
             cli.process.send_signal(number)
             assert cli.end() == code
             assert SYSTEM_CLOCK.monotonic() - began < LEAVE_S
-    last = cli.output.splitlines()[-2:]
-    assert last == ["the service does not answer, so r was not stopped: a run that was begun goes on when it does", word]
+    silent, again, last = cli.output.splitlines()[-3:]
+    assert silent == "the service does not answer, so r was not stopped: a run that was begun goes on when it does"
+    assert again == f"go on with: legato-rl collect --connect {root} --resume --name r"
+    assert last == word
     assert cli.output.count("the service does not answer: ") == 1
     assert RunDir(ServiceDir(root).runs / "r").load_end() is None
     began = SYSTEM_CLOCK.monotonic()

@@ -137,15 +137,14 @@ def test_a_run_that_goes_on() -> None:
     shown.show(status(rows={"ok": 4}, attempts_ended=4))
     clock.sleep(60)
     shown.show(status(closed=2, rows={"ok": 6}, attempts_ended=6))
-    shown.cut(Path("runs/my run"), resumable=True)
-    shown.cut(Path("runs/my run"), resumable=False)
+    shown.cut(Path("runs/my run"), "legato-rl again")
     _, before, first, then, last = out.getvalue().splitlines()
     assert before.endswith("| 0/h, unknown time left")
     assert first.endswith("| 0/h, unknown time left")
     assert then.endswith("| 120/h, 5:00 left")
-    assert last == "go on with: legato-rl collect --resume --out 'runs/my run'"
+    assert last == "go on with: legato-rl again"
     shown, out = display(clock)
-    shown.cut(Path("x"), resumable=True)
+    shown.cut(Path("x"), "legato-rl again")
     assert out.getvalue() == ""
     shown.end(SUMMARY, Path("x"))
     assert out.getvalue().splitlines()[0] == "the run had finished before: nothing was started"
