@@ -17,8 +17,7 @@ LIBRARIES = frozenset(
     {
         *("acoustid", "borb", "bs4", "cv2", "dashscope", "docx", "easyocr", "fastdtw", "fitz", "formulas"),
         *("google", "imagehash", "librosa", "mutagen", "odf", "openai", "openpyxl", "pandas", "pdfplumber"),
-        *("playwright", "pptx", "pydrive", "pypdf", "PyPDF2", "rapidfuzz", "scipy", "skimage", "tldextract"),
-        *("xmltodict", "yaml"),
+        *("pptx", "pydrive", "pypdf", "PyPDF2", "rapidfuzz", "scipy", "skimage", "xmltodict", "yaml"),
     }
 )
 

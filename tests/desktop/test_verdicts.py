@@ -258,6 +258,14 @@ def test_an_evaluator_that_is_broken(tmp_path: Path) -> None:
         verdict(tmp_path, Guest(commands={"^answer it": done(output="yes")}), one)
 
 
+def test_an_expectation_that_was_not_found(tmp_path: Path) -> None:
+    """OSWorld reads it from a web site, marks that it could not, and grades 0: the evaluator failed."""
+    rules = {"expected": {"order": "__EVALUATION_FAILED__"}}
+    one = task("check_direct_json_object", result=COMMAND, expected={"type": "rule", "rules": rules})
+    with pytest.raises(LookupError, match="rule did not find"):
+        verdict(tmp_path, Guest(commands={"^answer it": done(output='{"order": "1"}')}), one)
+
+
 def test_a_verdict_is_given_once(tmp_path: Path) -> None:
     """A second one would be about a desktop that the first has changed."""
     with Guest(commands={"^answer it": done(output="yes\n")}) as guest, desktop(tmp_path, guest) as driven:

@@ -1,6 +1,7 @@
-"""Was Chrome's debugging port lost or closed? A watch over playwright's `connect_over_cdp`, which OSWorld's getters use.
+"""Can Chrome's debugging port be had, was it lost or closed, and did its pages load? A watch over playwright's calls.
 
-They do not go through `requests`, and OSWorld makes the same of a port that is closed and of one that hangs.
+They do not go through `requests`, and OSWorld makes the same of a port that is closed and of one that hangs, and of a page
+that is not as it should be and of one that nobody served.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -21,6 +23,28 @@ BROWSERS = ["pgrep", "-x", "chrome|chromium"]
 _NO_ANSWER = re.compile(r"Timeout \d+ms exceeded|Unexpected status \d+ when connecting")
 """Playwright's words for a port that takes the connection and does not speak. A refused connection is none of these: the
 policy may have closed the browser, or opened it anew without the port."""
+_UNREACHABLE = re.compile(r"net::ERR_(?!ABORTED)")
+"""Chrome's words for a page that nobody served. It calls a download aborted, and a page that sends the browser elsewhere."""
+LISTENS = "tcp-listen:"
+"""How the address begins at which socat, in 79 of OSWorld's tasks, hands Chrome's debugging port on."""
+
+
+def rebinding(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A task's setup steps, socat's with leave to take a port that was in use a moment ago.
+
+    The kernel keeps the port of a connection that socat closed for a minute, longer than a fast reset takes: without leave
+    the next task's socat ends at once, and its Chrome cannot be reached.
+    """
+    return [_rebinding(step) if step.get("type") == "launch" else step for step in steps]
+
+
+def _rebinding(step: dict[str, Any]) -> dict[str, Any]:
+    parameters = step.get("parameters", {})
+    command = parameters.get("command")
+    if not isinstance(command, list) or command[:1] != ["socat"]:
+        return step
+    words = [f"{word},reuseaddr" if word.lower().startswith(LISTENS) else word for word in command]
+    return {**step, "parameters": {**parameters, "command": words}}
 
 
 @contextmanager
@@ -33,6 +57,7 @@ def watch_browser(guest: Guest, watch: Watch) -> Iterator[None]:
     usual = kind.connect_over_cdp
 
     def connect_over_cdp(self: Any, *args: Any, **kwargs: Any) -> Any:
+        watch.check()  # the verdict is lost already: no further time-out is waited for
         try:
             return usual(self, *args, **kwargs)
         except Exception as error:
@@ -45,6 +70,44 @@ def watch_browser(guest: Guest, watch: Watch) -> Iterator[None]:
         yield
     finally:
         kind.connect_over_cdp = usual
+
+
+@dataclass
+class Pages:
+    """Pages that the guest's browser was sent to and that did not load, by address: why."""
+
+    unloaded: dict[str, str] = field(default_factory=dict)
+
+    def unreachable(self) -> str:
+        """Of a page that nobody served, its address and why; empty where there is none. One that is slow is not meant."""
+        lost = [f"{url}: {why}" for url, why in self.unloaded.items() if _UNREACHABLE.search(why)]
+        return lost[0] if lost else ""
+
+
+@contextmanager
+def watch_pages() -> Iterator[Pages]:
+    """Within it the pages are noted that OSWorld's setup steps and getters open by playwright: they go on without."""
+    pages = Pages()
+    if find_spec("playwright") is None:
+        yield pages
+        return
+    kind: Any = import_module("playwright.sync_api").Page
+    usual = kind.goto
+
+    def goto(self: Any, url: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            answer = usual(self, url, *args, **kwargs)
+        except Exception as error:
+            pages.unloaded[url] = str(error)[:200]
+            raise
+        pages.unloaded.pop(url, None)
+        return answer
+
+    kind.goto = goto
+    try:
+        yield pages
+    finally:
+        kind.goto = usual
 
 
 def _runs(guest: Guest, watch: Watch) -> bool:

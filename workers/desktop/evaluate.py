@@ -15,13 +15,16 @@ from typing import Any
 import requests
 
 from legato_rl.desktop import DesktopFailure
-from legato_rl.workers.desktop.browser import watch_browser
+from legato_rl.workers.desktop.browser import Pages, watch_browser, watch_pages
 from legato_rl.workers.desktop.env import find_token, programs
 from legato_rl.workers.desktop.guest import PROBE_S, Guest
 from legato_rl.workers.desktop.unreadable import OUR_FILES, cannot_be_read, is_files_doing
 from legato_rl.workers.desktop.watch import No, Watch
 
 log = logging.getLogger("legato_rl.worker")
+
+GIVEN_UP = "__EVALUATION_FAILED__"
+"""What a getter of OSWorld's gives in place of an expectation that it did not find on a web site."""
 
 
 class _Lacking:
@@ -37,8 +40,12 @@ def evaluate(env: Any, guest: Guest, watch: Watch) -> Any:
     Changes the desktop (OSWorld's postconfig saves files and restarts programs): call it once.
     """
     guest.probe()
-    with watch.on(env.vm_ip, int(env.server_port), programs(env), find_token(env)), watch_browser(guest, watch):
-        judge = _Judge(guest, watch, env)
+    with (
+        watch.on(env.vm_ip, int(env.server_port), programs(env), find_token(env)),
+        watch_browser(guest, watch),
+        watch_pages() as pages,
+    ):
+        judge = _Judge(guest, watch, pages, env)
         judge.guard()
         env.is_environment_used = True
         verdict = env.evaluate()
@@ -70,8 +77,8 @@ class _Steps(list[dict[str, Any]]):
 class _Judge:
     """Stands around an env's getters and metrics for one evaluation."""
 
-    def __init__(self, guest: Guest, watch: Watch, env: Any) -> None:
-        self._guest, self._watch, self._env = guest, watch, env
+    def __init__(self, guest: Guest, watch: Watch, pages: Pages, env: Any) -> None:
+        self._guest, self._watch, self._pages, self._env = guest, watch, pages, env
         self._before: list[int] = []
         """By metric: how many noes there were before its own getters asked."""
         self._postconfig_noes: list[No] = []
@@ -138,10 +145,24 @@ class _Judge:
             if not first and len(self._watch.outside) > before:
                 # OSWorld would go on with something else: with UTC where nobody tells it this machine's time zone.
                 raise DesktopFailure("download", self._watch.outside[-1])
+            self._check_pages(config, not first and GIVEN_UP in str(value))
             return value
 
         guarded.__module__ = getattr(getter, "__module__", "")
         return guarded
+
+    def _check_pages(self, config: dict[str, Any], given_up: bool) -> None:
+        """Raise DesktopFailure where a page did not load that the task itself names, or whose content is to be compared with.
+
+        OSWorld makes an empty page of the one, and a mark for the other that nothing equals.
+        """
+        unloaded = self._pages.unloaded
+        named = [url for url in unloaded if given_up or url in (config.get("url"), config.get("path"))]
+        if named and "backups" not in config:
+            self._guest.probe()
+            raise DesktopFailure("download", f"{named[0]}: {unloaded[named[0]]}")
+        if given_up:
+            raise LookupError(f"{config.get('type')} did not find what is to be compared with")
 
     def _metric(self, i: int, metric: Any, result: dict[str, Any], expected: dict[str, Any]) -> Any:
         def guarded(*states: Any, **options: Any) -> Any:

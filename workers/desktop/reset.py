@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from legato_rl.desktop import DesktopFailure
 from legato_rl.records import ResetWay
+from legato_rl.workers.desktop.browser import rebinding, watch_pages
 from legato_rl.workers.desktop.env import find_token, programs
 from legato_rl.workers.desktop.watch import Watch
 
@@ -106,7 +107,13 @@ class Resets:
         return f"the fast reset left {', '.join(left[:5])}" if left else ""
 
     def _set_up(self, task: dict[str, Any]) -> None:
-        self._env_reset("setup", {key: value for key, value in task.items() if key != "legato"})
+        given = {key: value for key, value in task.items() if key != "legato"}
+        if "config" in given:
+            given["config"] = rebinding(given["config"])
+        with watch_pages() as pages:
+            self._env_reset("setup", given)
+        if lost := pages.unreachable():
+            raise DesktopFailure("download", f"the setup opened {lost}")
         refused = [no.text for no in self._watch.noes if no.plain]
         if refused:
             # No policy has acted yet: what the guest refuses now was never set up.
