@@ -34,7 +34,7 @@ MOST_COMMANDS = 15
 FINISHED = (ExitCode.DONE, ExitCode.SHORT)
 MARKS = {
     **{role: f"legato-rl-{role}" for role in ("worker", "broker", "proxy", "sink")},
-    "supervisord": "supervisor.supervisord",
+    "supervisord": "legato_rl.run.supervise",
 }
 """What a role's command line holds."""
 OF_A_COMMAND = ("collect", "serve", "--connect", "--resume")

@@ -85,7 +85,7 @@ class Supervisor:
 
     def start(self, key: str | None) -> None:
         """Start supervisord, with the key in its environment."""
-        command = [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(self._conf)]
+        command = [sys.executable, "-m", "legato_rl.run.supervise", "-n", "-c", str(self._conf)]
         with (self._logs / "supervisord.err").open("wb") as log:
             self._process = subprocess.Popen(
                 child_command(command, "TERM"),

@@ -54,7 +54,7 @@ def look(process: psutil.Process) -> tuple[str, bytes, bytes]:
     """A process's name, command line and environment."""
     proc = Path("/proc") / str(process.pid)
     line = (proc / "cmdline").read_bytes()
-    name = "supervisord" if b"supervisor.supervisord" in line else Path(os.fsdecode(line.split(b"\0")[-3])).name
+    name = "supervisord" if b"legato_rl.run.supervise" in line else Path(os.fsdecode(line.split(b"\0")[-3])).name
     return name, line, (proc / "environ").read_bytes()
 
 

@@ -99,7 +99,7 @@ def names(processes: list[psutil.Process]) -> set[str]:
     """The roles among some processes."""
     lines = [" ".join(process.cmdline()) for process in processes]
     roles = {role: f"legato-rl-{role}" for role in ("worker", "broker", "proxy", "sink")}
-    roles |= {"supervisord": "supervisor.supervisord", "fake-policy": "fake-policy"}
+    roles |= {"supervisord": "legato_rl.run.supervise", "fake-policy": "fake-policy"}
     return {role for role, mark in roles.items() if any(mark in line for line in lines)}
 
 

@@ -82,7 +82,7 @@ def check_processes(cli: Cli) -> None:
     found = holders()
     assert found.pop(cli.process.pid, None) is not None
     assert len(found) == 2, found
-    assert sum("supervisor.supervisord" in line for line in found.values()) == 1
+    assert sum("legato_rl.run.supervise" in line for line in found.values()) == 1
     assert sum("legato-rl-proxy" in line for line in found.values()) == 1
     assert set(found) <= {process.pid for process in cli.below()}
 

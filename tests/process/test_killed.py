@@ -49,7 +49,7 @@ def resumed(out: Path, temporary: Path) -> Cli:
 
 def kill(cli: Cli, *roles: str) -> float:
     """SIGKILL for one process of each role, all found before the first is hit; the moment, in seconds of the epoch."""
-    marks = {**{role: f"legato-rl-{role}" for role in ROLES}, "supervisord": "supervisor.supervisord"}
+    marks = {**{role: f"legato-rl-{role}" for role in ROLES}, "supervisord": "legato_rl.run.supervise"}
     victims = []
     for role in roles:
         own = [psutil.Process(cli.process.pid)] if role == "collect" else cli.below()
