@@ -259,8 +259,7 @@ class Core:
         """Hand the next try to `worker` if it may take one; whether it got one."""
         if not self._may_assign(worker, now):
             return False
-        others = {one.name for one in self.roster.workers.values() if self._works(one)} - {worker.name}
-        may = partial(self.elsewhere.may_take, worker.name, others=others, now=now)
+        may = partial(self.elsewhere.may_take, worker.name, others=partial(self._another_works, worker), now=now)
         for run in self.live():
             key = run.groups.take(may) if run.may_hand_out(now) else None
             if key is not None:
@@ -268,6 +267,9 @@ class Core:
                 self.roster.expect(worker, key)
                 return True
         return False
+
+    def _another_works(self, worker: Worker) -> bool:
+        return any(one is not worker and self._works(one) for one in self.roster.workers.values())
 
     def _works(self, worker: Worker) -> bool:
         """Whether a desktop takes tries, now or once it has ended what it does."""

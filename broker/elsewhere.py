@@ -7,7 +7,7 @@ long enough. A broker that restarts knows nothing of it: that costs a preference
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from legato_rl.records import RolloutKey
@@ -26,10 +26,10 @@ class Elsewhere:
         """The try `key` failed on `desktop`, and another one of its attempt comes."""
         self.avoided[key.next_try()] = desktop, now
 
-    def may_take(self, desktop: str, key: RolloutKey, others: Collection[str], now: float) -> bool:
-        """Whether `desktop` may begin the try `key`. `others`: the other desktops that work."""
+    def may_take(self, desktop: str, key: RolloutKey, others: Callable[[], bool], now: float) -> bool:
+        """Whether `desktop` may begin the try `key`. `others`: whether another desktop works, asked where it matters."""
         avoided, since = self.avoided.get(key, ("", now))
-        return avoided != desktop or not others or now - since >= ELSEWHERE_S
+        return avoided != desktop or now - since >= ELSEWHERE_S or not others()
 
     def taken(self, key: RolloutKey) -> None:
         """The try `key` is begun."""

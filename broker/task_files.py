@@ -23,7 +23,8 @@ def strays(part: Any) -> Iterator[str]:
             if key in NAMES or (key == "path" and part.get("type") == "cache_file"):
                 names = value if isinstance(value, list) else [value]
                 yield from (str(name) for name in names if not _inside(name))
-            else:
+            elif key != "rules":
+                # What a metric compares with is text, and names no file.
                 yield from strays(value)
 
 

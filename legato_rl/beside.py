@@ -15,14 +15,15 @@ class Beside(Generic[T]):
     def __init__(self, work: Callable[[], T], name: str) -> None:
         self._work = work
         self._result: T | None = None
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
             self._result = self._work()
-        except Exception as error:
+        except BaseException as error:
+            # Also what no handler of the loop would catch: `result` raises it there.
             self._error = error
 
     @property

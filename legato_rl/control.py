@@ -136,7 +136,7 @@ class ControlClient:
     def pause(self, mode: Literal["abort", "wait"] = "abort", wait_s: float = 120.0) -> RunStatus:
         """Let no model call be at the server, and return when none is: weights may be changed now.
 
-        `abort` ends calls in the air (they are asked again later, and count nowhere), `wait` lets them end. ControlError
+        `abort` ends calls in the air (they are asked again later, and count nowhere), `wait` lets them end. NoAnswer
         where some still run after `wait_s` seconds; the pause holds all the same.
         """
         give_up = self._clock.monotonic() + wait_s
@@ -147,7 +147,9 @@ class ControlClient:
                 return status
             if self._clock.monotonic() + LOOK_S >= give_up:
                 found = f"{status.running} calls run, the policy is {status.policy}" if status else "the broker is silent"
-                raise ControlError(f"calls do not stand still after {wait_s:g} s ({found}): wait longer, or abort them")
+                raise NoAnswer(
+                    f"the pause holds, but calls do not stand still after {wait_s:g} s ({found}): wait longer, or abort them"
+                )
             self._clock.sleep(LOOK_S)
 
     def resume(self) -> None:

@@ -82,7 +82,7 @@ class ControlError(LegatoError):
 
 
 class NoAnswer(ControlError):
-    """A broker did not answer in time. Remedy: ask again; what was asked may hold all the same."""
+    """A broker did not answer in time, or what it granted has not come about. Remedy: ask again; what was asked may hold."""
 
     exit_code = ExitCode.STOPPED
 

@@ -91,7 +91,7 @@ def follow_run(control: ControlClient, run: str, clock: Clock, hear: Hear, stop:
     """
     ask = _asker(control, run, stop)
     heard = began = clock.monotonic()
-    seen, told = INTERRUPTS.count, False
+    seen, told, answered = INTERRUPTS.count, False, False
     while True:
         INTERRUPTS.check(seen)
         status = ask(LOOK_S)
@@ -100,12 +100,15 @@ def follow_run(control: ControlClient, run: str, clock: Clock, hear: Hear, stop:
             return _given(status)
         silent = clock.monotonic() - heard
         if status is not None:
+            answered = True
             if told:
                 log.warning("the service answers again")
             heard, told = clock.monotonic(), False
             clock.sleep(LOOK_S)
         elif silent > (SILENT_S if stop is None else QUIET_S):
-            raise RunStopped(f"the service has not answered for {silent:.0f} s; the run {run} goes on when the service does")
+            # A stop that was answered is kept, also over a restart.
+            then = f"the run {run} {'stops when it answers again' if stop and answered else 'goes on when the service does'}"
+            raise RunStopped(f"the service has not answered for {silent:.0f} s; {then}")
         elif silent > QUIET_S and not told:
             log.warning("the service does not answer: it is waited for; Ctrl-C leaves the run to it")
             told = True

@@ -82,7 +82,7 @@ def test_a_service_that_is_down_is_not_waited_for(sockets: Path, tmp_path: Path)
     ServiceDir(tmp_path).write(service(sockets))
     said = f"no process of it is up; start it with legato-rl serve --dir {tmp_path}, or the supervisord that runs it"
     with ControlClient(tmp_path, clock=Fast(DOWN_S)) as client:
-        with pytest.raises(NoAnswer, match=rf"within 5(\.\d)? s: {said}$"):
+        with pytest.raises(NoAnswer, match=rf"within \d+(\.\d)? s: {said}$"):
             client.resume()
 
 

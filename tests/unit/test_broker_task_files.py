@@ -37,6 +37,7 @@ def step(**parameters: Any) -> dict[str, Any]:
         (getter(type="cache_file", path="x"), []),
         (step(command="ls", stdout="out.txt", stderr="../err"), ["../err"]),
         (step(command="cat ../x > /y"), []),
+        (getter(type="rule", rules={"stdout": "/home/user\n"}), []),
         ({"config": [{"type": "download", "parameters": {"files": [{"url": "http://x/..", "path": "/home/user/x"}]}}]}, []),
         ({"config": [{"type": "execute", "parameters": {"command": "ls", "stdout": "/x"}}]}, ["/x"]),
     ],
