@@ -1,4 +1,4 @@
-"""Can Chrome's debugging port be had, was it lost or closed, and did its pages load? A watch over playwright's calls.
+"""What can OSWorld's playwright not reach: Chrome's debugging port, or a page in it? A watch over its calls.
 
 They do not go through `requests`, and OSWorld makes the same of a port that is closed and of one that hangs, and of a page
 that is not as it should be and of one that nobody served.
