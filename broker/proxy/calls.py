@@ -162,6 +162,8 @@ class Call:
     """The rollout's ids up to the step before."""
     after: PromptHistory = NO_HISTORY
     """The same up to this step, once answered."""
+    midway: bool = False
+    """Whether its rollout came here with steps answered: by a proxy before this one, or long ago by this one."""
 
     @property
     def id(self) -> CallId:

@@ -66,7 +66,7 @@ class Core:
         if self.admission.slots:
             raise ValueError(f"{len(self.admission.slots)} attempts are at the old server: wait for their ends")
         self.server = self.admission.server = Outage(self.server.server_wait, paused=self.server.paused)
-        self.models = Models(self.server.server_wait)
+        self.models = Models(self.server.server_wait, self.models.known)
 
     def name_of(self, call: Call) -> PolicyName | None:
         """The policy that an attempt at `call` would ask for now; None where its run or its number is not known yet."""
@@ -91,7 +91,8 @@ class Core:
             before = call.history_for(ask.call)
             orders += self._drop(call, event, now)
         self._taken += 1
-        call = Call(ask, peer, now, taken=f"{self._boot}-{self._taken}", before=before)
+        midway = call is None and ask.call.step > 0
+        call = Call(ask, peer, now, taken=f"{self._boot}-{self._taken}", before=before, midway=midway)
         call.apply(Event.ASKED)
         self.calls[ask.call.rollout] = call
         return call, [*orders, *self._admit(now)]
@@ -135,9 +136,9 @@ class Core:
         if verdict.type in SERVER_WIDE:
             # A server that lost its key in mid-run would fail every attempt; it is waited for instead.
             verdict = replace(verdict, action=Action.DOWN)
+        self.models.failed(model, verdict, now)
         if verdict.type == UNKNOWN_MODEL:
             # So it is with a model; but only by those who name it.
-            self.models.refused(model, verdict.message, now)
             verdict = replace(verdict, action=Action.RETRY_FRESH)
         if verdict.action is Action.BACK_OFF:
             self.server.put_off(verdict.message, now)
@@ -178,7 +179,10 @@ class Core:
                 self.counts["silent"] += 1
                 orders += [*self._drop(call, Event.SILENT, now), Forget(call.id.rollout)]
         orders += self._expire(now)
-        self.models.tick([name.model for _, name in self._waiting()], self.server.standing == "up", now)
+        waiting = [(call.midway, name.model) for call, name in self._waiting()]
+        self.models.known.update(model for midway, model in waiting if midway)
+        asked = {model for _, model in self._attempts.values()}
+        self.models.tick({model for _, model in waiting}, asked, self.server.standing == "up", now)
         for ticket in self.admission.rested(now):
             self.calls[ticket.rollout].apply(Event.RESTED)
             self.admission.requeue(ticket, now)

@@ -2,7 +2,9 @@
 
 A server that does not know one name is not down: an adapter may be loaded anew, or a run may name what never was. So the calls
 of that model alone keep their places, and one after the other asks again, after a growing pause, until one is answered.
-Nothing counts towards giving up while calls are paused or the server is down, nor what came before nobody waited any more.
+Towards giving up counts only the time after a refusal, with no call of the model in the air: one that generates is there,
+and an end that tells neither (a gateway's error, a cut connection) leaves it open until the next one. Nothing counts while
+calls are paused or the server is down, nor what came before nobody waited any more.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from legato_rl.policy.verdicts import MODEL_IS_THERE, UNKNOWN_MODEL, Verdict
+
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 5.0
 """Seconds between two calls of a model that is away: the first doubles up to the longest."""
 STRANGE_S = 60.0
-"""Seconds that a model is waited for at most which this server never answered for: its name may be wrong."""
+"""Seconds that a model is waited for at most which never answered: its name may be wrong."""
 
 
 @dataclass
@@ -26,6 +30,8 @@ class Absence:
     why: str = ""
     pause: float = FIRST_PAUSE_S
     waited_s: float = 0.0
+    refused: bool = True
+    """Whether the last end of a call of it was a refusal."""
 
 
 @dataclass
@@ -33,19 +39,24 @@ class Models:
     """The models that calls name. `server_wait`: the seconds that one which did answer is waited for."""
 
     server_wait: float
+    known: set[str] = field(default_factory=set)
+    """Those that were answered for, here or at a server before: their names are right."""
     away: dict[str, Absence] = field(default_factory=dict)
-    _known: set[str] = field(default_factory=set)
-    """Those that this server answered for."""
-
-    def refused(self, model: str, why: str, now: float) -> None:
-        """The server does not know `model`."""
-        absence = self.away.setdefault(model, Absence(look_at=now + FIRST_PAUSE_S, counted_at=now))
-        absence.why = f"model {model!r:.200}: {why}"
 
     def answered(self, model: str) -> None:
-        """The server does."""
+        """The server knows `model`."""
         self.away.pop(model, None)
-        self._known.add(model)
+        self.known.add(model)
+
+    def failed(self, model: str, verdict: Verdict, now: float) -> None:
+        """A call of `model` ended without a completion."""
+        if verdict.type in MODEL_IS_THERE:
+            self.answered(model)
+        elif verdict.type == UNKNOWN_MODEL:
+            absence = self.away.setdefault(model, Absence(look_at=now + FIRST_PAUSE_S, counted_at=now))
+            absence.why, absence.refused = f"model {model!r:.200}: {verdict.message}", True
+        elif model in self.away:
+            self.away[model].refused = False
 
     def may_go(self, model: str, now: float) -> bool:
         """Whether a call of `model` may be sent now."""
@@ -62,14 +73,18 @@ class Models:
         for absence in self.away.values():
             absence.look_at = now
 
-    def tick(self, wanted: Collection[str], counts: bool, now: float) -> None:
-        """Time passed; `counts` towards giving up. Calls of the models `wanted` are waiting: the others are forgotten."""
+    def tick(self, wanted: Collection[str], asked: Collection[str], counts: bool, now: float) -> None:
+        """Time passed; `counts` towards giving up. Calls of the models `wanted` are waiting: the others are forgotten.
+
+        Calls of the models `asked` are in the air.
+        """
         self.away = {model: absence for model, absence in self.away.items() if model in wanted}
-        for absence in self.away.values():
-            absence.waited_s += now - absence.counted_at if counts else 0.0
+        for model, absence in self.away.items():
+            if counts and absence.refused and model not in asked:
+                absence.waited_s += now - absence.counted_at
             absence.counted_at = now
 
     def gave_up(self, model: str) -> bool:
         """Whether `model` was waited for long enough."""
-        most = self.server_wait if model in self._known else min(self.server_wait, STRANGE_S)
+        most = self.server_wait if model in self.known else min(self.server_wait, STRANGE_S)
         return model in self.away and self.away[model].waited_s >= most

@@ -85,6 +85,24 @@ ABORTED = Verdict(Action.DOWN, "aborted", "the server aborted the call (it is pa
 UNKNOWN_MODEL = "unknown_model"
 """The type of a failure that every call would meet which names the same model."""
 _MODEL_REMEDY = "load it there, or correct --model"
+_NO_MODEL = re.compile(
+    r"(the )?model (([`'\"])[^`'\"]+\3 )?(does not exist|(is |was )?not (found|loaded))($|[.,:;]| or )"
+    r"|the following requested lora adapters are not loaded:"
+    r"|got lora adapter that has never been loaded:"
+    r"|(\W*error\W+)?(/[\w/]+: )?invalid model name passed in model=",
+    re.I,
+)
+"""How a 400 or 422 begins whose model is unknown: llama.cpp and what copies vLLM's 404, SGLang (two), LiteLLM. Only a
+beginning counts: further on a model may be mentioned, or the policy's own text be quoted, in what is wrong with one request.
+"""
+
+MODEL_IS_THERE = frozenset(
+    {"context_length", "max_tokens", "too_many_images", "image_cache", "nan_logits", "aborted"}
+    | {"no_logprobs", "bad_logprobs", "length_mismatch", "tool_parser", "key_quoted"}
+)
+"""Types of a failure that show the model known: servers look it up before they count tokens and images, and the last five are
+of a completion. Those of a field's form come before that, and what a gateway says of itself tells nothing.
+"""
 
 _BAD_REQUESTS: list[tuple[str, str, str]] = [
     ("nan_logits", r"out of range float values", "the logits are not numbers: check the served weights"),
@@ -108,11 +126,6 @@ _BAD_REQUESTS: list[tuple[str, str, str]] = [
         "bad_image",
         r"load(ing)? (the )?image|base64|identify image|processor on data|decode.*image|image.*decode",
         "the image processor refuses a screenshot: check the screen size",
-    ),
-    (
-        UNKNOWN_MODEL,
-        r"\b(model|adapters?)\b.{0,60}\b(not exist|not found|not loaded|never been loaded)|\b(invalid|unknown|no such) model\b",
-        _MODEL_REMEDY,
     ),
     ("logprobs_refused", r"logprobs?\b", "switch logprobs on at the server (LMDeploy: --logprobs-mode raw_logprobs)"),
 ]
@@ -149,7 +162,7 @@ def judge(status: int, body: bytes, healthy: bool = True) -> Verdict:
     if status == 429:
         return Verdict(Action.BACK_OFF, "rate_limited", f"the server limits the rate ({said}); lower --max-inflight")
     if status in (400, 422):
-        return _judge_bad_request(said, everything)
+        return _judge_bad_request(said, words, everything)
     if status >= 500:
         return _judge_server_error(status, said, words, healthy)
     return _fail("bad_request" if status >= 400 else "bad_answer", f"the server answered {said}")
@@ -184,7 +197,9 @@ def _fail(type: str, message: str) -> Verdict:
     return Verdict(Action.FAIL, type, message)
 
 
-def _judge_bad_request(said: str, everything: str) -> Verdict:
+def _judge_bad_request(said: str, words: str, everything: str) -> Verdict:
+    if _NO_MODEL.match(words):
+        return _fail(UNKNOWN_MODEL, f"the server does not know the model ({said}); {_MODEL_REMEDY}")
     if _IDS_REFUSED.search(everything):
         return Verdict(Action.WITHOUT_IDS, "ids_refused", f"the server does not return token ids ({said})")
     for type, pattern, remedy in _BAD_REQUESTS:

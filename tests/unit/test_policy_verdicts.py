@@ -109,13 +109,6 @@ OTHERS = [
     (404, '{"error": "model \'x\' not found"}', FAIL, "unknown_model"),
     (
         400,
-        '{"error": {"message": "Invalid model name passed in model=x. Call `/v1/models` to view", "code": 400}}',
-        FAIL,
-        "unknown_model",
-    ),
-    (400, FLAT % "The following requested LoRA adapters are not loaded: {'x'}", FAIL, "unknown_model"),
-    (
-        400,
         FLAT % "The model's maximum context length is 4096 tokens; the image was not found in the cache",
         FAIL,
         "context_length",
@@ -142,6 +135,72 @@ def test_a_body_that_quotes_the_request_refuses_no_ids() -> None:
     """Only words about the field itself mean that ids are refused: a whole run would lose them."""
     body = {"error": {"message": "temperature must be a number", "input": {"return_token_ids": True}}}
     assert judge(400, json.dumps(body).encode()).type == "bad_request"
+
+
+NO_MODEL = [
+    "The model `x` does not exist. Valid aliases: m.",
+    "The model 'x' does not exist",
+    "the model `x` does not exist or you do not have access to it.",
+    "model 'org/x:1.5' not found",
+    'model "x" not found, try pulling it first',
+    "model not found",
+    "Model not found: x",
+    "model is not loaded",
+    "Invalid model name passed in model=x. Call `/v1/models` to view available models for your key.",
+    "{'error': '/chat/completions: Invalid model name passed in model=x. Call `/v1/models` to view'}",
+    "The following requested LoRA adapters are not loaded: {'x'}",
+    "The following requested LoRA adapters are not loaded: x\nLoaded adapters: dict_keys([]).",
+    "Got LoRA adapter that has never been loaded: x\nAll loaded adapters: dict_keys([]).",
+]
+"""The sentences of vLLM, LMDeploy, Ollama, llama.cpp, LiteLLM and SGLang, some of which send them with a 400."""
+
+
+@pytest.mark.parametrize("code", [400, 422])
+@pytest.mark.parametrize("message", NO_MODEL)
+def test_a_bad_request_whose_sentence_is_of_the_model_is_an_unknown_one(message: str, code: int) -> None:
+    """In every form of an error body, and as plain text."""
+    for body in (
+        {"error": {"message": message}},
+        {"error": message},
+        {"object": "error", "message": message},
+        {"detail": message},
+    ):
+        assert judge(code, json.dumps(body).encode()).type == "unknown_model"
+    assert judge(code, message.encode()).type == "unknown_model"
+
+
+def test_a_refused_model_may_be_named_in_a_detail() -> None:
+    """LiteLLM's own exception, as FastAPI tells it."""
+    body = {"detail": {"error": "/chat/completions: Invalid model name passed in model=x"}}
+    assert judge(400, json.dumps(body).encode()).type == "unknown_model"
+
+
+OF_ONE_REQUEST = [
+    "Invalid model inputs: image token mismatch",
+    "Invalid model output requested",
+    "Model loader: tokenizer file not found",
+    "The model 'x' does not exist in the image cache",
+    "The model's chat template: block 'tools' not found",
+    "The model's prompt cache is not loaded",
+    "model is not loaded with vision",
+    "tool call argument 'model' not found in schema",
+    "unknown model field 'min_q'",
+    "adapter for the vision tower not found",
+    "Cannot parse the tool call: The model `x` does not exist.",
+    "messages.3.content: \"model 'x' not found\" is no valid part",
+    "Unexpected text after JSON: Invalid model name passed in model=x",
+    "assistant said: The following requested LoRA adapters are not loaded: x",
+]
+"""Sentences about one request, or of a policy whose text an error quotes."""
+
+
+@pytest.mark.parametrize("code", [400, 422])
+@pytest.mark.parametrize("message", OF_ONE_REQUEST)
+def test_a_bad_request_that_only_mentions_a_model_is_one_calls_own(message: str, code: int) -> None:
+    """Taken for an unknown model it would be asked again, and in the end stop its run."""
+    for body in ({"error": {"message": message}}, {"detail": message}, {"detail": [{"loc": ["body"], "msg": message}]}):
+        assert judge(code, json.dumps(body).encode()).type == "bad_request"
+    assert judge(code, message.encode()).type == "bad_request"
 
 
 @given(st.integers(201, 599), st.binary(max_size=200), st.booleans())
