@@ -1,4 +1,4 @@
-"""Who runs a run folder? DISK: the lock of the one command, and a look at that of the sink."""
+"""Who runs a folder, of a run or of a service? DISK: the lock of the one command, and a look at that of the sink."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ TURN_S = 0.1
 
 
 @contextmanager
-def held(folder: RunDir) -> Iterator[None]:
-    """Be the one command that runs this folder while the block lasts. ConfigError where another is.
+def held(folder: RunDir, option: str = "out") -> Iterator[None]:
+    """Be the one command that runs this folder, which `option` named, while the block lasts. ConfigError where another is.
 
     The lock goes with this process, however that ends; the processes that it starts do not inherit it.
     """
+    where = f"{option} is {str(folder.root)!r}"
     try:
         fd = os.open(folder.command_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise ConfigError(f"out is {str(folder.root)!r}: {error.strerror}; name a folder that can be written") from None
+        raise ConfigError(f"{where}: {error.strerror}; name a folder that can be written") from None
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(f"out is {str(folder.root)!r}: another command runs it; end that one, or wait for it") from None
+            # One that gave its folder back meanwhile took the file with it, and a lock on that would keep nobody out.
+            if not os.path.samestat(os.fstat(fd), folder.command_lock.stat()):
+                raise BlockingIOError
+        except (BlockingIOError, FileNotFoundError):
+            raise ConfigError(f"{where}: another command runs it; end that one, or wait for it") from None
         yield
     finally:
         os.close(fd)

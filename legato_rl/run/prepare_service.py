@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import platform
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,19 @@ from legato_rl.config import FAKE_URL, Settings
 from legato_rl.curve import check_keys
 from legato_rl.endpoints import address, tcp_address
 from legato_rl.errors import ConfigError
+from legato_rl.run.hold import held
 from legato_rl.run.prepare import fits_sockets, sockets_folder
 from legato_rl.run.processes import scripts_folder
+from legato_rl.rundir import RunDir
 from legato_rl.service import ServiceDir, ServiceFile, origin
 from legato_rl.supervisord import Layout
+from legato_rl.up import is_up
 
 MOST_DESKTOPS = 4096
 """As of the setting `desktops`."""
 HALF_MADE: dict[str, tuple[str, ...]] = {"runs": (), "logs": ("fake-policy.log",), "sockets": ()}
 """The folders that are there before service.json is, and what may be in them."""
-HALF_MADE_FILE = re.compile(r"supervisord\.conf|lock|\.service\.json\.[0-9]+\.tmp")
+HALF_MADE_FILE = re.compile(r"command\.lock|supervisord\.conf|lock|\.service\.json\.[0-9]+\.tmp")
 """The files beside them."""
 SAME = ("settings", "most_desktops", "origins", "control", "keys")
 """What a service keeps as long as it lives."""
@@ -67,34 +70,45 @@ class Terms:
             raise ConfigError(f"keys is {str(self.keys)!r}: it has no effect without control; give both or neither")
 
 
-def claim_root(root: Path) -> ServiceDir:
-    """`root` as a service's, made private to the user where it is new. ConfigError where it holds something else."""
+@contextmanager
+def claimed(root: Path) -> Iterator[ServiceDir]:
+    """`root` as a service's, made private to the user where it is new, and this command's alone while the block lasts.
+
+    ConfigError where it holds something else, or another command has it. What was made is taken back at the end where no
+    service.json was written; a root that another `serve` had begun, and left as it was killed, stays as it was found.
+    """
     try:
-        if root.exists() and not root.is_dir():
+        existed = root.exists()
+        if existed and not root.is_dir():
             raise ConfigError(f"dir is {str(root)!r}: it is a file; name a folder")
-        taken = root.is_dir() and any(root.iterdir()) and not ServiceDir(root).service_file.exists()
-        if taken and not is_half_made(root):
+        taken = existed and any(root.iterdir()) and not ServiceDir(root).service_file.exists()
+        half_made = taken and is_half_made(root)
+        if taken and not half_made:
             what = "it holds a run" if (root / "run.json").exists() else "it is not empty, and holds no service"
             raise ConfigError(f"dir is {str(root)!r}: {what}; name a new or empty folder, or one that holds a service")
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         root.chmod(0o700)
-        folder = ServiceDir(root.resolve())
-        for path in (folder.runs, folder.logs):
-            path.mkdir(mode=0o700, exist_ok=True)
-            path.chmod(0o700)
     except OSError as error:
-        raise ConfigError(f"dir is {str(root)!r}: {error.strerror or error}; name a folder that can be written") from None
-    return folder
+        raise _unwritable(root, error) from None
+    folder = ServiceDir(root.resolve())
+    # Before anything else is in it: until service.json is there, it tells this folder from one that a killed `serve` left.
+    with held(RunDir(folder.root), "dir"):
+        _make_folders(folder)
+        try:
+            yield folder
+        finally:
+            if not half_made:
+                _release(folder, existed)
 
 
 def is_half_made(root: Path) -> bool:
-    """Whether `root` holds what a `serve` makes before it writes service.json, where it was killed, and nothing else."""
+    """Whether `root` holds what a `serve` makes before it writes service.json, and nothing else."""
     try:
         found = list(root.iterdir())
         folders = {path.name: path for path in found if path.is_dir() and not path.is_symlink()}
-        # The first that is made: without it the rest is somebody else's.
         return (
-            "runs" in folders
+            # The first that is made, of a name that is nobody else's: without it the rest is somebody's own.
+            any(path.name == "command.lock" for path in found)
             and all(path.name in folders or HALF_MADE_FILE.fullmatch(path.name) for path in found)
             and all(inner.name in HALF_MADE.get(name, ()) for name, path in folders.items() for inner in path.iterdir())
             and folders.keys() <= HALF_MADE.keys()
@@ -103,27 +117,42 @@ def is_half_made(root: Path) -> bool:
         return False
 
 
-def release_root(folder: ServiceDir, existed: bool) -> None:
-    """Take back what claim_root made, where nothing was started and no service is there."""
+def _make_folders(folder: ServiceDir) -> None:
+    try:
+        for path in (folder.runs, folder.logs):
+            path.mkdir(mode=0o700, exist_ok=True)
+            path.chmod(0o700)
+    except OSError as error:
+        raise _unwritable(folder.root, error) from None
+
+
+def _unwritable(root: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"dir is {str(root)!r}: {error.strerror or error}; name a folder that can be written")
+
+
+def _release(folder: ServiceDir, existed: bool) -> None:
+    """Take back what was made, where nothing was started and no service is there. The lock last: this command's till then."""
     if folder.service_file.exists():
         return
     for file in (folder.supervisord_conf, *folder.logs.iterdir()):
         file.unlink(missing_ok=True)
-    for path in (folder.runs, folder.logs):
-        path.rmdir()
+    for name in HALF_MADE:
+        with suppress(FileNotFoundError):
+            (folder.root / name).rmdir()
+    RunDir(folder.root).command_lock.unlink()
     if not existed:
-        folder.root.rmdir()
+        # The next `serve` may be in it already.
+        with suppress(OSError):
+            folder.root.rmdir()
 
 
-def refuse_running(folder: ServiceDir) -> None:
-    """ConfigError where a sink holds the root: a second set of processes would take the sockets from the first."""
-    try:
-        with folder.lock.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return
-    except BlockingIOError:
-        raise ConfigError(f"dir is {str(folder.root)!r}: its service is running; end that first") from None
+def refuse_running(folder: ServiceDir, service: ServiceFile) -> None:
+    """ConfigError where any process of the service is up: a second set would take the sockets from the first.
+
+    Whoever started it: an operator's supervisord holds no lock, and what a killed `serve` leaves takes seconds to end.
+    """
+    if is_up(service.sockets):
+        raise ConfigError(f"dir is {str(folder.root)!r}: its service is running; end that first")
 
 
 def describe(

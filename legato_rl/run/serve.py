@@ -13,12 +13,13 @@ from legato_rl.config import FAKE_URL, Settings
 from legato_rl.control import ControlClient
 from legato_rl.errors import ConfigError, ControlError, RunStopped
 from legato_rl.policy.readiness import preflight
+from legato_rl.run.alone import STOP_ANSWER_S
 from legato_rl.run.asked_since import forget_what_is_gone, in_force
 from legato_rl.run.audience import Audience
 from legato_rl.run.fake_policy import fake_policy
 from legato_rl.run.follow import Hear, follow_service
 from legato_rl.run.prepare import check_backend
-from legato_rl.run.prepare_service import Terms, claim_root, describe, is_half_made, layout, refuse_running, release_root
+from legato_rl.run.prepare_service import Terms, claimed, describe, layout, refuse_running
 from legato_rl.run.processes import Supervisor, end
 from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.sockets import private_folder
@@ -27,8 +28,6 @@ from legato_rl.wire import RunStatus
 
 log = logging.getLogger("legato_rl")
 
-STOP_ANSWER_S = 5.0
-"""Seconds that the broker has to answer Ctrl-C; one that does not is ended with the rest."""
 END_S = 90.0
 """Seconds that a service may take to end: every run's grace for what is being graded, closing the folders, and some more."""
 
@@ -44,11 +43,12 @@ def serve(
 
     `on_start` gets its folder, and the service as it now is: with the desktops and the policy that trainers have asked for
     since it was made. ConfigError (nothing was started) names what is wrong with the input or the server, or differs from
-    what the service in `root` was made with. RunStopped says why it cannot go on. KeyboardInterrupt shuts it down: runs
-    stop, resumable; a second one ends everything at once, and runs that are cut go on when it is started again.
+    what the service in `root` was made with, or says that it runs. RunStopped says why it cannot go on. KeyboardInterrupt
+    shuts it down: runs stop, resumable; a second one ends everything at once, and runs that are cut go on when it is started
+    again.
     """
     with _prepared(root, settings, terms, start=True) as (folder, service):
-        refuse_running(folder)
+        refuse_running(folder, service)
         private_folder(service.sockets)
         folder.supervisord_conf.write_text(render(layout(folder, settings), service.sockets, service.most_desktops))
         folder.write(service)
@@ -79,16 +79,12 @@ def configuration(root: Path, settings: Settings, terms: Terms) -> str:
 
 @contextmanager
 def _prepared(root: Path, settings: Settings, terms: Terms, start: bool = False) -> Iterator[tuple[ServiceDir, ServiceFile]]:
-    """The root and its service, checked; the bundled server runs meanwhile. Taken back where no service.json was written.
+    """The root, this command's alone meanwhile, and its service, checked; the bundled server runs meanwhile.
 
     `start`: its processes are about to be started here.
     """
-    existed, half_made = root.exists(), is_half_made(root)
-    folder = claim_root(root)
     with ExitStack() as stack:
-        if not half_made:
-            # Another `serve` may be about to make that one: it stays as it was found.
-            stack.callback(release_root, folder, existed)
+        folder = stack.enter_context(claimed(root))
         made = folder.load() if folder.service_file.exists() else None
         bundled = settings.policy.url == FAKE_URL
         terms.check(made.settings if made else settings)
@@ -96,7 +92,7 @@ def _prepared(root: Path, settings: Settings, terms: Terms, start: bool = False)
             # What differs is told before anything is asked or touched.
             describe(folder, settings, terms, {}, bundled)
         if made and start:
-            refuse_running(folder)
+            refuse_running(folder, made)
             forget_what_is_gone(folder, made)
         check_backend(settings, [])
         if bundled:

@@ -12,15 +12,8 @@ from worker_scene import run_file
 from legato_rl.config import Settings
 from legato_rl.curve import write_keys
 from legato_rl.errors import ConfigError
-from legato_rl.run.prepare_service import (
-    Terms,
-    claim_root,
-    describe,
-    is_half_made,
-    place_sockets,
-    refuse_running,
-    release_root,
-)
+from legato_rl.run.prepare_service import Terms, claimed, describe, is_half_made, place_sockets
+from legato_rl.rundir import RunDir
 from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.sockets import Context, private_folder
 from legato_rl.supervisord import control_socket
@@ -32,9 +25,9 @@ AT_URL = SETTINGS.model_copy(update={"policy": SETTINGS.policy.model_copy(update
 
 def made(root: Path, settings: Settings = AT_URL, terms: Terms | None = None, fake: bool = False) -> ServiceFile:
     """A service that was described and written."""
-    folder = claim_root(root)
-    service = describe(folder, settings, terms or Terms(), {"engine": "x"}, fake)
-    folder.write(service)
+    with claimed(root) as folder:
+        service = describe(folder, settings, terms or Terms(), {"engine": "x"}, fake)
+        folder.write(service)
     return service
 
 
@@ -53,13 +46,49 @@ def test_a_root_is_taken_back(tmp_path: Path, existed: bool) -> None:
     root = tmp_path / "d"
     if existed:
         root.mkdir()
-    folder = claim_root(root)
-    (folder.logs / "fake-policy.log").write_text("x")
-    release_root(folder, existed)
+    with claimed(root) as folder:
+        (folder.logs / "fake-policy.log").write_text("x")
+        (folder.root / "sockets").mkdir()
     assert (list(root.iterdir()) == []) if existed else not root.exists()
     made(root)
-    release_root(ServiceDir(root), True)
+    with claimed(root):
+        pass
     assert ServiceDir(root).service_file.exists()
+
+
+@pytest.mark.parametrize("service", [True, False])
+def test_a_root_is_of_one_command(tmp_path: Path, service: bool) -> None:
+    """From before there is a service in it; the second is refused, and takes nothing back that is the first one's."""
+    root = tmp_path / "d"
+    if service:
+        made(root)
+    with claimed(root) as folder:
+        log = folder.logs / "fake-policy.log"
+        log.write_text("x")
+        with pytest.raises(ConfigError, match=f"^dir is '{root}': another command runs it; end that one, or wait for it$"):
+            with claimed(root):
+                pass
+        assert log.read_text() == "x"
+    assert root.exists() is service
+    made(root)
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_lock_that_was_given_back_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anew: bool) -> None:
+    """Whoever had opened its file before that is refused, whether the next one has made another or not."""
+    lock, flock = RunDir(tmp_path / "d").command_lock, fcntl.flock
+
+    def late(fd: int, how: int) -> None:
+        lock.unlink()
+        if anew:
+            lock.touch()
+        flock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(ConfigError, match="another command runs it"):
+        with claimed(tmp_path / "d"):
+            pass
+    assert list((tmp_path / "d").iterdir()) == ([lock] if anew else [])
 
 
 def test_a_root_that_cannot_be_used(tmp_path: Path) -> None:
@@ -77,18 +106,20 @@ def test_a_root_that_cannot_be_used(tmp_path: Path) -> None:
     }
     for root, sentence in said.items():
         with pytest.raises(ConfigError, match=f"dir is '{root}': .*{sentence}"):
-            claim_root(root)
+            with claimed(root):
+                pass
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine"]
 
 
-HALF = ("runs/", "logs/")
+HALF = ("command.lock", "runs/", "logs/")
 """What every `serve` makes first."""
 
 
 @pytest.mark.parametrize(
     "left",
     [
-        ("runs/",),
+        ("command.lock",),
+        ("command.lock", "runs/"),
         HALF,
         (*HALF, "logs/fake-policy.log"),
         (*HALF, "sockets/", "supervisord.conf", ".service.json.4711.tmp", "lock"),
@@ -106,7 +137,9 @@ def test_a_root_that_was_begun_is_begun_anew(tmp_path: Path, left: tuple[str, ..
 @pytest.mark.parametrize(
     "holds",
     [
+        ("runs/",),
         ("logs/",),
+        ("runs/", "logs/"),
         ("supervisord.conf",),
         ("logs/", "supervisord.conf"),
         (*HALF, "thesis.tex"),
@@ -115,7 +148,7 @@ def test_a_root_that_was_begun_is_begun_anew(tmp_path: Path, left: tuple[str, ..
         (*HALF, "sockets/", "sockets/control"),
         (*HALF, "state.json"),
         (*HALF, "run.json"),
-        ("runs", "logs/"),
+        ("command.lock", "runs", "logs/"),
     ],
 )
 def test_a_root_that_holds_anything_else_is_left_alone(tmp_path: Path, holds: tuple[str, ...]) -> None:
@@ -125,7 +158,8 @@ def test_a_root_that_holds_anything_else_is_left_alone(tmp_path: Path, holds: tu
     root.chmod(0o755)
     assert not is_half_made(root)
     with pytest.raises(ConfigError, match="name a new or empty folder"):
-        claim_root(root)
+        with claimed(root):
+            pass
     assert root.stat().st_mode & 0o777 == 0o755
     assert {path.relative_to(root) for path in root.rglob("*")} >= {Path(name) for name in holds}
 
@@ -214,18 +248,6 @@ def test_terms_that_are_right(tmp_path: Path) -> None:
     service = made(tmp_path / "d", terms=terms)
     assert (service.control, service.keys) == ("tcp://*:5555", tmp_path / "keys")
     assert service.origins == ["http://127.0.0.1:8000", "http://b:8000"]
-
-
-def test_a_running_service_is_left_alone(tmp_path: Path) -> None:
-    """Its sink's lock says so; the lock of one that has ended does not."""
-    made(tmp_path / "d")
-    folder = ServiceDir(tmp_path / "d")
-    refuse_running(folder)
-    with folder.lock.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ConfigError, match="its service is running; end that first"):
-            refuse_running(folder)
-    refuse_running(folder)
 
 
 def test_sockets_are_below_a_short_root_and_else_elsewhere(tmp_path: Path) -> None:

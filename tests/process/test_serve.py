@@ -52,7 +52,7 @@ def test_batches_share_the_desktops(tmp_path: Path) -> None:
         below = service.below()
         client.shutdown()
         assert service.end() == ExitCode.DONE, service.output
-    assert psutil.wait_procs(below, timeout=10.0)[1] == []
+    assert psutil.wait_procs(below, timeout=PATIENCE_S)[1] == []
     assert naming(str(root)) == []
     for name, version, rows in (("first", "v2", 4), ("second", "v1", 2)):
         stored = check_accounts(ServiceDir(root).runs / name)
@@ -131,7 +131,7 @@ def test_a_service_is_opened_again(tmp_path: Path) -> None:
                 until(client, "cut", lambda status: status.attempts_ended >= 1)
             with Cli("serve", "--dir", root) as second:
                 assert second.end() == ExitCode.BAD_INPUT
-            assert second.output == f"error: dir is '{root}': its service is running; end that first\n"
+            assert second.output == f"error: dir is '{root}': another command runs it; end that one, or wait for it\n"
             service.process.send_signal(signal.SIGINT)
             assert cli.end() == ExitCode.STOPPED
             assert "error: the run stopped early: the service was shut down" in cli.output
@@ -169,12 +169,29 @@ def test_a_service_that_was_killed_while_it_was_made(tmp_path: Path) -> None:
             service.process.kill()
             service.end()
     left = sorted(path.name for path in root.iterdir())
-    assert left == ["logs", "runs"]
+    assert left == ["command.lock", "logs", "runs"]
     with serve(root, "--most-desktops", 1) as refused:
         assert refused.end() == ExitCode.BAD_INPUT
     assert sorted(path.name for path in root.iterdir()) == left
     with serving(root, "--desktops", 1):
         assert collect([inline_task("a")], connect=root, group=1)["groups"]["closed"] == 1
+
+
+def test_two_that_start_at_once(tmp_path: Path) -> None:
+    """One makes the service; the other is refused while the first still looks, and takes nothing of its away."""
+    root = tmp_path / "d"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        with serve(root, "--policy-url", silent_url, "--model", "m", "--version", "v1") as first:
+            silent.settimeout(PATIENCE_S)
+            silent.accept()
+            with serve(root, "--desktops", 1) as second:
+                assert second.end() == ExitCode.BAD_INPUT
+            assert second.output == f"error: dir is '{root}': another command runs it; end that one, or wait for it\n"
+            assert sorted(path.name for path in root.iterdir()) == ["command.lock", "logs", "runs"]
+            first.process.send_signal(signal.SIGINT)
+            assert first.end() == ExitCode.INTERRUPTED
+    assert not root.exists()
 
 
 def test_the_second_ctrl_c_is_immediate(tmp_path: Path) -> None:
@@ -188,10 +205,10 @@ def test_the_second_ctrl_c_is_immediate(tmp_path: Path) -> None:
             service.process.send_signal(signal.SIGINT)
             cli.wait_for("stopping the service was shut down")
             service.process.send_signal(signal.SIGINT)
-            assert service.end(10.0) == ExitCode.INTERRUPTED
+            assert service.end() == ExitCode.INTERRUPTED
             cli.process.send_signal(signal.SIGINT)
             cli.process.send_signal(signal.SIGINT)
-    assert psutil.wait_procs(below, timeout=5.0)[1] == []
+    assert psutil.wait_procs(below, timeout=PATIENCE_S)[1] == []
     assert "\nr was cut: it goes on when the service is started again\n" in service.output
     with Cli("serve", "--dir", root) as again:
         again.wait_for("r goes on: groups 0/1 closed, 0 of 4 attempts ended")
@@ -200,5 +217,6 @@ def test_the_second_ctrl_c_is_immediate(tmp_path: Path) -> None:
         again.process.send_signal(signal.SIGINT)
         again.wait_for("stopping")
         again.process.send_signal(signal.SIGINT)
-        assert again.end(10.0) == ExitCode.INTERRUPTED
-    assert psutil.wait_procs(below, timeout=5.0)[1] == []
+        assert again.end() == ExitCode.INTERRUPTED
+    assert psutil.wait_procs(below, timeout=PATIENCE_S)[1] == []
+    assert RunDir(ServiceDir(root).runs / "r").load_end() is None, "it was cut, not stopped after its grace"
