@@ -15,6 +15,9 @@ from legato_rl.errors import RecordError
 from legato_rl.rundir import json_bytes, write_file
 from legato_rl.service import ServiceDir, ServiceFile, origin
 
+SHUTDOWN = "the service was shut down"
+"""Why a shutdown has runs stop: the broker's own word (broker/control.py), which nothing of this package may import."""
+
 
 def in_force(folder: ServiceDir, settings: Settings, origins: Collection[str]) -> Settings:
     """`settings` as trainers have since had them changed: how many desktops work, and which model is asked where.
@@ -35,12 +38,14 @@ def forget_what_is_gone(folder: ServiceDir, service: ServiceFile) -> None:
     """Before a service starts anew: what was asked of processes that are gone, or of the bundled server at its old place.
 
     A service that was killed while it was shutting down would at once go on with that, and the runs that were cut would
-    stop. `service` is what the file says from before.
+    stop. One that was stopped by itself does stop. `service` is what the file says from before.
     """
     state = _load(folder.state)
     kept = dict(state)
     if state.get("leaving"):
-        kept |= {"leaving": False, "stopping": {}}
+        # Those that somebody stopped by name before stay stopped.
+        named = {run: reason for run, reason in state.get("stopping", {}).items() if reason != SHUTDOWN}
+        kept |= {"leaving": False, "stopping": named}
     if service.bundled and state.get("url") and origin(state["url"]) == origin(service.settings.policy.url):
         kept["url"] = ""
     if kept != state:

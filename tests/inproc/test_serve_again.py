@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import socket
+import tempfile
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from legato_rl.broker.control import SHUTDOWN
 from legato_rl.broker.told import Told
 from legato_rl.cli.main import legato_rl
-from legato_rl.errors import RecordError
+from legato_rl.errors import ConfigError, RecordError
 from legato_rl.fake.server import FakePolicyServer
 from legato_rl.run.asked_since import forget_what_is_gone, in_force
+from legato_rl.run.prepare_service import Terms
+from legato_rl.run.serve import serve as start
 from legato_rl.service import ServiceDir
+from legato_rl.supervisord import control_socket
 from legato_rl.wire import PolicyName
 
 GIVEN = (
@@ -127,7 +133,7 @@ def test_nothing_is_sent_where_it_may_not(tmp_path: Path) -> None:
 
 
 def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
-    """A shutdown that a kill cut short, and the bundled server's old place; nothing else."""
+    """A shutdown that a kill cut short, and the bundled server's old place; not the stop of one run, nor anything else."""
     root = tmp_path / "d"
     folder = ServiceDir(root)
     with FakePolicyServer() as url:
@@ -135,9 +141,28 @@ def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
     service = folder.load()
     forget_what_is_gone(folder, service)
     assert not folder.state.exists()
-    told = Told(url=service.settings.policy.url, leaving=True, stopping={"r": "x"}, out={"worker-000": "y"}, draining=True)
+    told = Told(url=service.settings.policy.url, leaving=True, out={"worker-000": "y"}, draining=True)
+    told.stopping = {"stopped": "enough of it", "up-then": SHUTDOWN}
     told.save(folder.state)
     forget_what_is_gone(folder, service)
-    assert Told.load(folder.state) == told.model_copy(update={"leaving": False, "stopping": {}})
+    assert Told.load(folder.state) == told.model_copy(update={"leaving": False, "stopping": {"stopped": "enough of it"}})
     forget_what_is_gone(folder, service.model_copy(update={"bundled": True}))
     assert Told.load(folder.state).url == ""
+
+
+def test_beside_a_service_that_is_up_nothing_is_started(tmp_path: Path) -> None:
+    """Also while its sink, and with that the sink's lock, is away; what its broker was told stays as it is."""
+    with tempfile.TemporaryDirectory(prefix="lr-") as place, socket.socket(socket.AF_UNIX) as supervisord:
+        folder = ServiceDir(Path(place))
+        with FakePolicyServer() as url:
+            assert serve(folder.root, "--policy-url", url, *GIVEN).exit_code == 0
+            made = folder.load()
+            made.sockets.mkdir(mode=0o700)
+            supervisord.bind(str(control_socket(made.sockets)))
+            supervisord.listen()
+            assert serve(folder.root).exit_code == 0, "an operator's configuration may be printed again"
+        Told(leaving=True, stopping={"r": SHUTDOWN}).save(folder.state)
+        before = [file.read_bytes() for file in (folder.state, folder.service_file)]
+        with pytest.raises(ConfigError, match=f"^dir is '{folder.root}': its service is running; end that first$"):
+            start(folder.root, made.settings, Terms(made.most_desktops))
+        assert [file.read_bytes() for file in (folder.state, folder.service_file)] == before
