@@ -24,8 +24,6 @@ ANSWER_S = 5.0
 """Seconds that a broker has to say where it stands."""
 FOLLOW_S = 5.0
 """Seconds after which `events --follow`, where nothing happens, looks whether the run has stopped."""
-OVER = ("finished", "stopped")
-"""States of a run that has ended."""
 
 at_service = option_group(
     click.argument("where"),
@@ -100,6 +98,8 @@ def events(where: str, keys: Path | None, run: str, after: int, follow: bool) ->
 
     Each has `run`, the event's number `n`, its `kind` and its `data` (docs/protocol.md).
     """
+    from legato_rl.run.follow import OVER
+
     with connected(where, keys) as client:
         while True:
             told = client.events(after, FOLLOW_S if follow else 0.0, run)

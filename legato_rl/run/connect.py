@@ -14,6 +14,7 @@ from legato_rl.config import PolicyConfig
 from legato_rl.control import ControlClient
 from legato_rl.errors import ConfigError, LegatoError, NoAnswer, RunStopped
 from legato_rl.export.profile import write_summary
+from legato_rl.run.alone import STOP_ANSWER_S
 from legato_rl.run.audience import Audience
 from legato_rl.run.follow import follow_run
 from legato_rl.run.prepare import check_tasks
@@ -25,8 +26,6 @@ from legato_rl.wire import RunStatus
 
 log = logging.getLogger("legato_rl")
 
-STOP_ANSWER_S = 5.0
-"""Seconds that the service has to answer Ctrl-C; one that does not keeps the run."""
 CLOSE_S = 60.0
 """Seconds that a service may take to close the folder of a run that has ended."""
 TURN_S = 0.1
