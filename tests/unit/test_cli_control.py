@@ -38,11 +38,11 @@ def test_wrong_input(words: list[str], sentence: str) -> None:
 
 
 def test_every_ask_of_a_trainer_is_a_command() -> None:
-    """What ControlClient has, but for submitting, which is `collect --connect`, and what only `serve` says."""
+    """What ControlClient has, but for submitting (`collect --connect`), what only `serve` says, and the look of each command."""
     from legato_rl.control import ControlClient
 
     asks = {name.replace("_", "-") for name, member in vars(ControlClient).items() if callable(member) and name[0] != "_"}
-    assert asks - {"close", "submit", "desktop-out"} == set(control.commands)
+    assert asks - {"close", "submit", "desktop-out", "refuse-down"} == set(control.commands)
 
 
 def test_a_folder_that_is_no_service(tmp_path: Path) -> None:
