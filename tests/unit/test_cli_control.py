@@ -38,7 +38,7 @@ def test_wrong_input(words: list[str], sentence: str) -> None:
 
 
 def test_every_ask_of_a_trainer_is_a_command() -> None:
-    """What ControlClient has, but for submitting (`collect --connect`), what only `serve` says, and the look of each command."""
+    """What ControlClient has, but for submitting (`collect --connect`), what only `serve` says, and the look of each."""
     from legato_rl.control import ControlClient
 
     asks = {name.replace("_", "-") for name, member in vars(ControlClient).items() if callable(member) and name[0] != "_"}
