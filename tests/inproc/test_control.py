@@ -229,7 +229,8 @@ def test_a_pause_lasts_until_calls_stand_still(broker: Broker, client: ControlCl
 def test_a_pause_that_takes_too_long(broker: Broker, client: ControlClient) -> None:
     """Says what still runs."""
     broker.script = lambda ask: [Accepted(id=ask.id)] if isinstance(ask, PauseAsk) else [status(ask.id, running=2)]
-    with pytest.raises(NoAnswer, match=r"the pause holds, but calls do not stand still after 0.3 s \(2 calls run, the policy is up\)"):
+    said = r"the pause holds, but calls do not stand still after 0.3 s \(2 calls run, the policy is up\)"
+    with pytest.raises(NoAnswer, match=said):
         client.pause(wait_s=0.3)
 
 
