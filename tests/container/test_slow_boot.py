@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from container_desktops import Site
 
 from legato_rl.desktop import DesktopFailure
 from legato_rl.workers.desktop.container import Size, start_desktop
@@ -102,19 +101,6 @@ def _archive(text: str) -> bytes:
         named.size = len(data)
         archive.addfile(named, io.BytesIO(data))
     return file.getvalue()
-
-
-def test_a_home_that_does_not_come_to_rest(site: Site) -> None:
-    """While a program writes there is no baseline, and the answer says which file it is; when it has ended there is."""
-    site.post("/setup/launch", command=["bash", "-c", "exec -a scribbler bash -c 'while :; do date +%N > ~/now; done'"])
-    site.run("until [ -e now ]; do sleep 0.05; done")
-    refused = site.post("/legato/baseline", seconds=1)
-    assert refused.status_code == 500
-    assert refused.json()["message"].startswith("OSError: the home folder does not come to rest: ")
-    assert "now" in refused.json()["message"]
-    site.run("pkill -9 -f '^scribbler'; until ! pgrep -f '^scribbler'; do sleep 0.05; done; rm -f now")
-    assert site.post("/legato/baseline", seconds=60).status_code == 200
-    assert site.reset()["clean"]
 
 
 def test_a_boot_that_has_no_time(engine: Any, desktop_image: str) -> None:

@@ -8,10 +8,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legato_rl.workers.desktop.guest_server.tree import Tree, remove
+from legato_rl.workers.desktop.guest_server.clock import now
+from legato_rl.workers.desktop.guest_server.tree import Tree, copy_at_rest, remove
 
 Deed = Callable[[Path], None]
 NAMES = ("a", "a/b", "a/b/c", "d", "e", "link", "new", "a/new")
@@ -80,3 +82,48 @@ def test_restored(deeds: list[Deed]) -> None:
         )
         if not deeds:
             assert changed == []
+
+
+class Written:
+    """A folder in which programs write: each time that it has been copied, one of them does so, until all have."""
+
+    def __init__(self, scratch: Path, *writers: Deed) -> None:
+        self.root = scratch / "root"
+        self.root.mkdir()
+        (self.root / "d").write_text("first")
+        self.copies = 0
+        self._store = str(scratch / "store")
+        self._writers = list(writers)
+
+    def copy(self) -> Tree:
+        """A copy that is old when it is there, or the error of what went while it was read."""
+        self.copies += 1
+        tree = Tree(str(self.root), self._store)
+        if self._writers:
+            self._writers.pop(0)(self.root)
+        return tree
+
+
+def went(root: Path) -> None:
+    """A file was there when the folder was listed, and not when it was read."""
+    raise FileNotFoundError(2, "No such file or directory", str(root / "lock"))
+
+
+def test_a_folder_that_comes_to_rest(tmp_path: Path) -> None:
+    """It is copied until nothing has changed meanwhile, whatever did before; the copy is the last one."""
+    written = Written(tmp_path, deed("same size", "d"), went, deed("write", "new"))
+    tree = copy_at_rest(written.copy, "the folder", now() + 600)
+    assert written.copies == 4
+    assert tree.differences() == []
+    remove(str(written.root / "new"))
+    assert tree.restore() == ["new"]
+
+
+@pytest.mark.parametrize(("writer", "what"), [(deed("write", "new"), "new"), (went, ".*No such file or directory: '.*/lock'")])
+def test_a_folder_that_does_not_come_to_rest(tmp_path: Path, writer: Deed, what: str) -> None:
+    """When the time is over the error says what changed; the next try begins anew."""
+    written = Written(tmp_path, writer)
+    with pytest.raises(OSError, match=rf"^the folder does not come to rest: {what}$"):
+        copy_at_rest(written.copy, "the folder", now())
+    assert written.copies == 1
+    assert copy_at_rest(written.copy, "the folder", now()).differences() == []

@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from .clock import now
 from .identity import User
@@ -17,8 +18,10 @@ from .run import Captures, Ended
 
 READY = "ready"
 """What a hand says when it can take commands; anything else is why it cannot."""
-TAKE_S = 60.0
-"""Seconds in which a hand that is ready must have taken a command, and must have told that a killed one ended."""
+END_S = 5.0
+"""Seconds beyond its time that a command takes at most: in them the hand must have told that the killed one ended."""
+GONE_S = 1.0
+"""Seconds in which a hand that hung up must have ended."""
 
 
 class Hands:
@@ -41,41 +44,46 @@ class Hands:
         On a busy machine a hand takes its time. One that is killed for that begins anew, and takes even longer.
         """
         deadline = None if seconds is None else now() + seconds
-        if not self._lock.acquire(timeout=-1 if seconds is None else seconds):
-            raise OSError(f"the prepared interpreter has not started within {seconds:g} s")
         try:
-            self._ready(None if deadline is None else max(deadline - now(), 0.001))
-        finally:
-            self._lock.release()
+            with self._alone(deadline):
+                self._ready(deadline)
+        except TimeoutError:
+            raise OSError(f"the prepared interpreter has not started within {seconds:g} s") from None
 
     def act(self, code: str, timeout: float) -> Ended:
-        """Run `code` in an interpreter that has pyautogui. TimeoutError after `timeout` seconds: then it is killed.
+        """Run `code` in an interpreter that has pyautogui, which is started first where there is none.
 
-        A command that ends its own interpreter, or the hand, ended by that signal: an answer like any other. OSError where
-        a hand must be started first, and is not ready within as many seconds.
+        TimeoutError after `timeout` seconds, in which all must be done: an earlier command, that start, and this one, which
+        is killed then. Answer or error are there END_S + GONE_S seconds later at most, whatever a policy did to the hand.
+        A command that ends its own interpreter, or the hand, ended by that signal: an answer like any other, and it does
+        not go on. OSError where the hand says that it cannot start.
         """
-        with self._lock, Captures() as captures:
-            line = self._ready(timeout)
-            try:
-                line.settimeout(TAKE_S)
-                data = json.dumps({"code": code}).encode() + b"\n"
-                # A long message goes in parts, the descriptors with the first.
-                line.sendall(data[socket.send_fds(line, [data], [captures.out, captures.err]) :])
-                return captures.ended(self._wait(line, code, timeout))
-            except (ConnectionError, EOFError):
-                return captures.ended(self._drop())
-            except BaseException:
-                self._drop()
-                raise
+        deadline = now() + timeout
+        with suppress(TimeoutError), self._alone(deadline), Captures() as captures:
+            returncode = self._do(self._ready(deadline), code, captures, deadline)
+            if returncode is not None:
+                return captures.ended(returncode)
+        raise TimeoutError(f"Command '{code}' timed out after {timeout:g} seconds")
 
     def close(self) -> None:
         """Give the hand up."""
         with self._lock:
-            self._drop()
+            self._drop(GONE_S)
 
-    def _ready(self, seconds: float | None) -> socket.socket:
+    @contextmanager
+    def _alone(self, deadline: float | None) -> Iterator[None]:
+        """Hold the hand, which one thread does at a time. TimeoutError where another still does at the deadline."""
+        if not self._lock.acquire(timeout=-1 if deadline is None else max(deadline - now(), 0.0)):
+            raise TimeoutError
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _ready(self, deadline: float | None) -> socket.socket:
+        """The line to a hand that is ready. TimeoutError where a new one is not by the deadline: it is given up then."""
         if self._process is not None and self._process.poll() is not None:
-            self._drop()
+            self._drop(GONE_S)
         if self._line is None:
             ours, theirs = socket.socketpair()
             command = [sys.executable, "-m", f"{__package__}.hand", str(theirs.fileno())]
@@ -87,54 +95,85 @@ class Hands:
                 )
             self._line = ours
             try:
-                ours.settimeout(seconds)
-                said = self._read(ours).decode("utf-8", "replace").strip()
+                said = _read(ours, deadline).decode("utf-8", "replace").strip()
             except TimeoutError:
-                self._drop()
-                raise OSError(f"the prepared interpreter has not started within {seconds:g} s") from None
+                self._drop(0.0)
+                raise
             except (OSError, EOFError):
-                raise OSError(f"the prepared interpreter did not start: it ended with {self._drop()}") from None
+                raise OSError(f"the prepared interpreter did not start: it ended with {self._drop(GONE_S)}") from None
             if said != READY:
-                self._drop()
+                self._drop(GONE_S)
                 raise OSError(f"the prepared interpreter did not start: {said}")
         return self._line
 
-    def _wait(self, line: socket.socket, code: str, timeout: float) -> int:
-        """The exit code of the command that was just sent."""
-        deadline = now() + timeout
-        line.settimeout(TAKE_S)
-        pid = int(self._read(line))
+    def _do(self, line: socket.socket, code: str, captures: Captures, deadline: float) -> int | None:
+        """The exit code of `code`; None where it was killed at the deadline.
+
+        TimeoutError where the hand has not told so END_S later: it is given up then.
+        """
+        end = deadline + END_S
+        data = json.dumps({"code": code}).encode() + b"\n"
+        pid = 0
         try:
-            line.settimeout(max(deadline - now(), 0.001))
-            return int(self._read(line))
-        except TimeoutError:
-            with suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-            line.settimeout(TAKE_S)
-            self._read(line)
-            raise TimeoutError(f"Command '{code}' timed out after {timeout:g} seconds") from None
+            # A long message goes in parts, the descriptors with the first.
+            _limit(line, end)
+            sent = socket.send_fds(line, [data], [captures.out, captures.err])
+            _limit(line, end)
+            line.sendall(data[sent:])
+            # not by the deadline: who is not known cannot be killed, and would act when nobody expects it
+            pid = int(_read(line, end))
+            try:
+                return int(_read(line, deadline))
+            except TimeoutError:
+                _kill(pid)
+                _read(line, end)
+                return None
+        except (ConnectionError, EOFError):
+            if pid:
+                _kill(pid)
+            return self._drop(GONE_S)
+        except BaseException:
+            self._drop(0.0)
+            raise
 
-    @staticmethod
-    def _read(line: socket.socket) -> bytes:
-        """One line. EOFError where the hand is gone, TimeoutError by the socket's time-out."""
-        data = b""
-        while not data.endswith(b"\n"):
-            # byte by byte: the next line may already be there
-            more = line.recv(1)
-            if not more:
-                raise EOFError("it ended")
-            data += more
-        return data
-
-    def _drop(self) -> int:
-        """Give the hand up; the exit code that it ended with."""
+    def _drop(self, seconds: float) -> int:
+        """Give the hand up; the exit code that it ended with. It is killed where it has not ended within `seconds`."""
         process, line, self._process, self._line = self._process, self._line, None, None
         if line is not None:
             line.close()
         if process is None:
             return -signal.SIGKILL
         try:
-            return process.wait(1.0)
+            return process.wait(seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
+
+
+def _kill(pid: int) -> None:
+    """End a command's process and its group."""
+    # itself first: it may not lead its group yet, and has started nothing then
+    for kill in (os.kill, os.killpg):
+        with suppress(ProcessLookupError):
+            kill(pid, signal.SIGKILL)
+
+
+def _limit(line: socket.socket, deadline: float | None) -> None:
+    """Have the next call on `line` end by the deadline. TimeoutError where that is over."""
+    left = None if deadline is None else deadline - now()
+    if left is not None and left <= 0:
+        raise TimeoutError
+    line.settimeout(left)
+
+
+def _read(line: socket.socket, deadline: float | None) -> bytes:
+    """One line. EOFError where the hand is gone, TimeoutError where the line is not there by the deadline."""
+    data = b""
+    while not data.endswith(b"\n"):
+        _limit(line, deadline)
+        # byte by byte: the next line may already be there
+        more = line.recv(1)
+        if not more:
+            raise EOFError("it ended")
+        data += more
+    return data

@@ -15,7 +15,7 @@ from .hands import Hands
 from .identity import User
 from .processes import Key, end_strangers, processes, strangers
 from .run import run
-from .tree import Tree, names, remove
+from .tree import Tree, copy_at_rest, names, remove
 from .xstate import XState, connect, layout_command, put_back, read_state
 
 BACKGROUND = 0x305070
@@ -35,7 +35,6 @@ TOLD = 20
 """Names that are told of each kind of what is left."""
 BASELINE_S = 60.0
 """Seconds in which a baseline must be taken where nobody says otherwise."""
-TURN_S = 0.05
 LAYOUT_S = 10.0
 SETTLE_S = 10.0
 """Seconds that window manager and X server get to follow, on a busy machine too: a revert takes longer."""
@@ -76,7 +75,8 @@ class Resetter:
             start = clock.now()
             self._hands.start(seconds)
             end_strangers((key for key, process in processes().items() if not process.caches), self._spared())
-            home = self._copy_home(start + seconds)
+            # the session's programs may still be writing
+            home = copy_at_rest(self._copy_home, "the home folder", start + seconds)
             self._baseline = Baseline(
                 taken=clock.wall(),
                 processes=frozenset(strangers((), self._spared())),
@@ -135,19 +135,8 @@ class Resetter:
             raise NoBaseline("no baseline was taken since this server started")
         return self._baseline
 
-    def _copy_home(self, deadline: float) -> Tree:
-        """The home folder as it was while nothing in it changed: the session's programs may still be writing."""
-        while True:
-            try:
-                home = Tree(self._user.home, os.path.join(self._store, "home"))
-                changes = home.differences()
-            except OSError as error:  # it went while it was read
-                changes = [str(error)]
-            if not changes:
-                return home
-            if clock.now() >= deadline:
-                raise OSError(f"the home folder does not come to rest: {', '.join(changes[:5])}")
-            clock.sleep(TURN_S)
+    def _copy_home(self) -> Tree:
+        return Tree(self._user.home, os.path.join(self._store, "home"))
 
     def _spared(self) -> set[int]:
         return {pid for pid in (self._hands.pid,) if pid is not None}

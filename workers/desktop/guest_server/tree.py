@@ -6,9 +6,14 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+
+from .clock import now, sleep
+
+TURN_S = 0.05
+"""Seconds between two looks at a folder that is to come to rest."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,24 @@ class Tree:
                 os.setxattr(target, name, value)
         if entry.kind == stat.S_IFREG:
             os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
+
+
+def copy_at_rest(copy: Callable[[], Tree], what: str, deadline: float) -> Tree:
+    """A folder as it was while nothing in it changed. `copy` makes a Tree of it, `what` is its name in an error.
+
+    OSError, which names what changed last, where it has not come to rest by the deadline (of `now`). It is tried once anyway.
+    """
+    while True:
+        try:
+            tree = copy()
+            changes = tree.differences()
+        except OSError as error:  # it went while it was read
+            changes = [str(error)]
+        if not changes:
+            return tree
+        if now() >= deadline:
+            raise OSError(f"{what} does not come to rest: {', '.join(changes[:5])}")
+        sleep(TURN_S)
 
 
 def remove(path: str) -> None:
