@@ -197,8 +197,13 @@ class Control:
 
     def _desktops(self, change: int) -> int:
         desktops, most = self.core.desktops + change, self.service.most_desktops
-        if not 0 <= desktops <= most:
-            raise ValueError(f"change is {change}: {desktops} desktops would work, and the service has processes for {most}")
+        if desktops < 0:
+            raise ValueError(f"change is {change}: only {self.core.desktops} desktops work")
+        if desktops > most:
+            raise ValueError(
+                f"change is {change}: {self.core.desktops} desktops work, and the service has processes for {most} at most "
+                "(--most-desktops)"
+            )
         return desktops
 
     def _policy(self, ask: PolicyAsk) -> Callable[[], None]:

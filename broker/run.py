@@ -148,7 +148,9 @@ class Run:
             if attempt in (None, number)
         ]
         if not found:
-            raise ValueError(f"run {self.run_id} has no attempt {attempt} of group {group!r:.100}, task {task!r:.100}")
+            asked = {"group": group, "task": task, "attempt": "" if attempt is None else attempt}
+            named = ", ".join(f"{name} {value!r:.100}" for name, value in asked.items() if value != "")
+            raise ValueError(f"run {self.run_id} has no attempt with {named}")
         return found
 
     def closed(self) -> set[str]:

@@ -94,4 +94,6 @@ def main(service: str, tasks_file: str, batches: str, checkpoint: str = "") -> N
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        raise SystemExit(__doc__)
     main(*sys.argv[1:])

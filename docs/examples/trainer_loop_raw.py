@@ -79,4 +79,6 @@ def main(where, tasks_file, batches, keys=None):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        raise SystemExit(__doc__)
     main(*sys.argv[1:])

@@ -14,9 +14,12 @@ from pydantic import ValidationError
 from legato_rl.bad_input import one_sentence
 from legato_rl.cli.control_view import command, lines
 from legato_rl.cli.options import option_group
+from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.control import ControlClient
 from legato_rl.errors import ConfigError, NoAnswer, RunStopped
+from legato_rl.run.hold import wait_until_down
 from legato_rl.run.stored_runs import stopped
+from legato_rl.rundir import RunDir
 from legato_rl.service import ServiceDir
 from legato_rl.wire import RunStatus
 
@@ -121,7 +124,8 @@ def events(where: str, keys: Path | None, run: str, after: int, follow: bool) ->
 
 def _given(now: RunStatus | None, where: str) -> RunStatus:
     if now is None:
-        raise NoAnswer(f"where is {where!r}: nobody answered within {ANSWER_S:g} s; is the service up?")
+        keys = ", and are the keys its own?" if where.startswith("tcp://") else "?"
+        raise NoAnswer(f"nobody answered at {where} within {ANSWER_S:g} s: is the service up{keys}")
     return now
 
 
@@ -263,7 +267,7 @@ def add_desktops(where: str, keys: Path | None, count: int) -> None:
     """
     with connected(where, keys) as client:
         client.add_desktops(count)
-    click.echo(f"{count} more desktops are to work")
+    click.echo(f"more desktops are to work: {count}")
 
 
 @control.command("remove-desktops")
@@ -273,13 +277,20 @@ def remove_desktops(where: str, keys: Path | None, count: int) -> None:
     """Have N fewer desktops work; each ends its try first."""
     with connected(where, keys) as client:
         client.remove_desktops(count)
-    click.echo(f"{count} fewer desktops are to work")
+    click.echo(f"fewer desktops are to work: {count}")
 
 
 @control.command("shutdown")
 @at_service
 def shutdown(where: str, keys: Path | None) -> None:
-    """Stop every run, resumable, and end the service."""
+    """Stop every run, resumable, and end the service.
+
+    Of a folder it returns when the service is down; of tcp:// as soon as it is to end.
+    """
     with connected(where, keys) as client:
         client.shutdown()
     click.echo("the service is shutting down: runs that have not ended stop, and may be resumed when it is up again")
+    if not where.startswith("tcp://"):
+        root = Path(where)
+        wait_until_down(RunDir(root), ServiceDir(root).load().sockets, SYSTEM_CLOCK)
+        click.echo("it is down")

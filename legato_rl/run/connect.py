@@ -138,6 +138,11 @@ def choose_policy(policy: PolicyConfig | Mapping[str, Any], service: ServiceFile
 
 def find_service(root: Path) -> ServiceFile:
     """The service in `root`. ConfigError where there is none."""
+    if str(root).startswith("tcp:"):
+        raise ConfigError(
+            f"connect is {str(root)!r}: it must be the folder of a service on this machine; one elsewhere takes batches by "
+            "ControlClient.submit (docs/protocol.md)"
+        )
     if not ServiceDir(root).service_file.exists():
         raise ConfigError(f"connect is {str(root)!r}: there is no service; start one with {_start(root)}")
     return ServiceDir(root).load()

@@ -6,10 +6,12 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from legato_rl.clock import Clock
-from legato_rl.errors import ConfigError
+from legato_rl.errors import ConfigError, NoAnswer
 from legato_rl.rundir import RunDir
+from legato_rl.up import is_up
 
 ENDING_S = 90.0
 """Seconds that the processes of a command that was killed get to end, before their folder is refused."""
@@ -43,15 +45,24 @@ def held(folder: RunDir, option: str = "out") -> Iterator[None]:
 def wait_for_sink(folder: RunDir, clock: Clock) -> None:
     """Wait until no sink has the folder: one whose command was killed ends soon. ConfigError where it stays."""
     give_up = clock.monotonic() + ENDING_S
-    while _is_locked(folder):
+    while _is_locked(folder.lock):
         if clock.monotonic() > give_up:
             raise ConfigError(f"out is {str(folder.root)!r}: a sink has it locked; end its processes first")
         clock.sleep(TURN_S)
 
 
-def _is_locked(folder: RunDir) -> bool:
+def wait_until_down(folder: RunDir, sockets: Path, clock: Clock) -> None:
+    """Wait until a service that shuts down is down, and may be opened again. NoAnswer where that lasts."""
+    give_up = clock.monotonic() + ENDING_S
+    while is_up(sockets) or _is_locked(folder.command_lock):
+        if clock.monotonic() > give_up:
+            raise NoAnswer(f"the service in {str(folder.root)!r} has not ended after {ENDING_S:g} s; it goes on shutting down")
+        clock.sleep(TURN_S)
+
+
+def _is_locked(lock: Path) -> bool:
     try:
-        with folder.lock.open("r+b") as file:
+        with lock.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False

@@ -16,6 +16,8 @@ from legato_rl.cli.main import legato_rl
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.control import ControlClient
 from legato_rl.errors import ExitCode
+from legato_rl.run.hold import held
+from legato_rl.rundir import RunDir
 from legato_rl.service import ServiceDir
 
 pytestmark = pytest.mark.process
@@ -113,7 +115,7 @@ def test_attempts_are_cancelled(root: Path) -> None:
     with ControlClient(root) as client:
         run, _ = client.submit([inline_task("a"), inline_task("b")], {"group": 1})
     assert said("cancel", root, "--run", run, "--group", "a") == "cancelled\n"
-    assert "has no attempt 7 of group 'b'" in refused("cancel", root, "--run", run, "--group", "b", "--attempt", 7)
+    assert "has no attempt with group 'b', attempt 7" in refused("cancel", root, "--run", run, "--group", "b", "--attempt", 7)
     said("resume", root)
     said("events", root, "--run", run, "--follow")
     assert standing(root, "--run", run)["rows"] == {"skipped": 1, "ok": 1}
@@ -126,10 +128,10 @@ def test_desktops_come_and_go(root: Path) -> None:
         desktops = standing(root)["desktops"]
         return sum(count for phase, count in desktops.items() if phase != "parked")
 
-    assert said("add-desktops", root, 1) == "1 more desktops are to work\n"
+    assert said("add-desktops", root, 1) == "more desktops are to work: 1\n"
     soon(lambda: working() == 3)
     assert "the service has processes for 3" in refused("add-desktops", root, 1)
-    assert said("remove-desktops", root, 1) == "1 fewer desktops are to work\n"
+    assert said("remove-desktops", root, 1) == "fewer desktops are to work: 1\n"
     soon(lambda: working() == 2)
     assert said("set-max-inflight", root, 1) == "model calls at once: 1\n"
     assert said("set-max-inflight", root, "none") == "model calls at once: as many as there are desktops\n"
@@ -147,8 +149,11 @@ def test_a_service_is_shut_down(tmp_path: Path) -> None:
     """Its `serve` ends well, and says how to go on; then nobody answers."""
     root = tmp_path / "d"
     with serving(root, "--desktops", 1) as (service, _):
-        assert said("shutdown", root).startswith("the service is shutting down: ")
-        assert service.end() == ExitCode.DONE
+        shown = said("shutdown", root)
+        assert shown.startswith("the service is shutting down: ")
+        assert shown.endswith("it is down\n")
+        with held(RunDir(root)):
+            assert service.end() == ExitCode.DONE, "whoever opens it next need not wait"
     result = control("status", root)
     assert result.exit_code == ExitCode.STOPPED
     assert result.output.startswith(f"error: nobody is at ipc://{root}/sockets/control: no process of it is up; start it with ")
