@@ -8,6 +8,7 @@ import select
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ from legato_rl.workers.desktop.guest_server.identity import User
 
 STAND_INS = {
     "pyautogui/__init__.py": "from . import _pyautogui_x11, gate\nPAUSE = 0.1\ndef failSafeCheck(): ...\n",
-    "pyautogui/gate.py": "import os\nif os.path.exists('gate'): open('gate').read()\n",
+    "pyautogui/gate.py": "import os\ndef come(to):\n    if os.path.exists(to): open(to).read()\n"
+    "come('gate')\nos.register_at_fork(after_in_child=lambda: come('fork'))\n",
     "pyautogui/_pyautogui_x11.py": "from Xlib.display import Display\n_display = Display('')\n",
     "Xlib/__init__.py": "",
     "Xlib/display.py": "class Display:\n    def __init__(self, name): ...\n    def close(self): ...\n",
@@ -59,7 +61,7 @@ def test_a_command_that_does_not_end(hands: Hands) -> None:
 
 
 def test_a_command_that_has_just_begun(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is killed as well, before it leads a process group of its own; the hand stays."""
+    """It is killed as well; the hand stays."""
     monkeypatch.setattr(hands_module, "END_S", LIMIT_S)
     hands.start(LIMIT_S)
     pid = hands.pid
@@ -95,19 +97,63 @@ def test_a_command_that_kills_its_hand(hands: Hands, tmp_path: Path) -> None:
     assert hands.act("print('next')", LIMIT_S).output == "next\n"
 
 
+@pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_hand_that_dies_as_a_command_begins(
+    hands: Hands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fate: signal.Signals
+) -> None:
+    """Killed or stopped as soon as it has forked, by whomever: the command does not act on behind the next one."""
+    monkeypatch.setattr(hands_module, "END_S", 0.2)
+    gate = tmp_path / "pyautogui/gate.py"
+    works = gate.read_text()
+    gate.write_text(
+        "import os\nalive = open('alive', 'w')\n"
+        f"os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), {int(fate)}))\n"
+    )
+    os.mkfifo(tmp_path / "alive")
+    alive = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        hands.start(LIMIT_S)
+        with suppress(TimeoutError):
+            assert hands.act(f"import time; time.sleep({2 * LIMIT_S})", 0.5).returncode == -signal.SIGKILL
+        assert select.select([alive], [], [], LIMIT_S)[0], "one of the two still has the file open"
+        assert os.read(alive, 1) == b""
+    finally:
+        os.close(alive)
+    gate.write_text(works)
+    assert hands.act("print('next')", LIMIT_S).output == "next\n"
+
+
+def test_a_command_that_is_killed_before_it_begins(hands: Hands, tmp_path: Path) -> None:
+    """It ended by that signal, and the next one runs: nobody takes that for a process to be killed."""
+    gate = tmp_path / "pyautogui/gate.py"
+    gate.write_text(
+        "import os\nos.register_at_fork(after_in_child=lambda: os.path.exists('doom') and os.kill(os.getpid(), 9))\n"
+    )
+    (tmp_path / "doom").touch()
+    assert hands.act("print('doomed')", LIMIT_S).returncode == -signal.SIGKILL
+    pid = hands.pid
+    (tmp_path / "doom").unlink()
+    assert hands.act("print('next')", LIMIT_S).output == "next\n"
+    assert hands.pid == pid
+
+
 def test_a_new_hand_and_a_command_have_one_time(hands: Hands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a hand was killed the next one starts slowly, and its command does not end: that is told in the command's time.
 
-    What goes by while the hand starts goes by at once: 599.5 of the 600 s.
+    What goes by while the hand starts goes by at once: 500 of the 600 s. The rest does when the command has begun.
     """
     ahead = 0.0
     monkeypatch.setattr(hands_module, "now", lambda: SYSTEM_CLOCK.monotonic() + ahead)
+    monkeypatch.setattr(hands_module, "END_S", LIMIT_S)
     assert hands.act("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", LIMIT_S).returncode == -signal.SIGKILL
     os.mkfifo(tmp_path / "gate")
+    os.mkfifo(tmp_path / "fork")
     with ThreadPoolExecutor() as pool:
         acting = pool.submit(hands.act, "while True: pass", 600.0)
         with (tmp_path / "gate").open("w"):  # returns when the new hand has come there
-            ahead = 599.5
+            ahead = 500.0
+        with (tmp_path / "fork").open("w"):  # and this when the command's process has
+            ahead = 600.0
         try:
             with pytest.raises(TimeoutError, match=r"^Command '.*' timed out after 600 seconds$"):
                 acting.result(LIMIT_S)
@@ -117,7 +163,7 @@ def test_a_new_hand_and_a_command_have_one_time(hands: Hands, tmp_path: Path, mo
 
 
 def test_a_new_hand_that_does_not_come_up(hands: Hands, tmp_path: Path) -> None:
-    """The command that waits for it is told like one that did not end: who killed the last one was the policy."""
+    """The command that waits for it is told like one that did not end: each rollout begins with a hand that is ready."""
     os.mkfifo(tmp_path / "gate")
     with pytest.raises(TimeoutError, match=r"^Command 'print\(1\)' timed out after 0.2 seconds$"):
         hands.act("print(1)", 0.2)

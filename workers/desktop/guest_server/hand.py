@@ -1,8 +1,9 @@
 """How is a pyautogui command done without a new interpreter? A process of the user forks itself, pyautogui imported.
 
 `python3 -m guest_server.hand FD`: reads one line of JSON per command from the socket FD, with two descriptors for the outputs,
-answers the child's pid and then its exit code. It holds no X connection: each child opens its own, since two processes
-on one connection take each other's replies.
+answers `ended` and the child's exit code. Before that the child itself says `began` and its pid, so that who may act is known
+whatever becomes of the hand. It holds no X connection: each child opens its own, since two processes on one connection take
+each other's replies.
 """
 
 from __future__ import annotations
@@ -70,11 +71,13 @@ def run_code(code: str) -> int:
         return 1
 
 
-def child(platform: Any, code: str, out: int, err: int) -> None:
-    """Be the command's interpreter, and end."""
+def child(platform: Any, line: socket.socket, code: str, out: int, err: int) -> None:
+    """Be the command's interpreter, and end. Nothing of the command is done where nobody can be told who does it."""
     returncode = 1
     try:
         os.setsid()
+        line.sendall(b"began %d\n" % os.getpid())
+        line.close()
         os.dup2(out, 1)
         os.dup2(err, 2)
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -112,13 +115,11 @@ def serve(line: socket.socket) -> None:
         data = b"".join(parts)
         pid = os.fork()
         if pid == 0:
-            line.close()
-            child(platform, json.loads(data)["code"], *fds)
+            child(platform, line, json.loads(data)["code"], *fds)
         for fd in fds:
             os.close(fd)
-        line.sendall(b"%d\n" % pid)
         _, status = os.waitpid(pid, 0)
-        line.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+        line.sendall(b"ended %d\n" % os.waitstatus_to_exitcode(status))
 
 
 if __name__ == "__main__":

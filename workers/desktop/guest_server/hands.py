@@ -51,7 +51,7 @@ class Hands:
             raise OSError(f"the prepared interpreter has not started within {seconds:g} s") from None
 
     def act(self, code: str, timeout: float) -> Ended:
-        """Run `code` in an interpreter that has pyautogui, which is started first where there is none.
+        """Run `code` in an interpreter that has pyautogui, which is started first where a policy ended the last one.
 
         TimeoutError after `timeout` seconds, in which all must be done: an earlier command, that start, and this one, which
         is killed then. Answer or error are there END_S + GONE_S seconds later at most, whatever a policy did to the hand.
@@ -113,7 +113,7 @@ class Hands:
         """
         end = deadline + END_S
         data = json.dumps({"code": code}).encode() + b"\n"
-        pid = 0
+        pid: int | None = None
         try:
             # A long message goes in parts, the descriptors with the first.
             _limit(line, end)
@@ -121,15 +121,18 @@ class Hands:
             _limit(line, end)
             line.sendall(data[sent:])
             # not by the deadline: who is not known cannot be killed, and would act when nobody expects it
-            pid = int(_read(line, end))
+            what, number = _read(line, end).split()
+            if what == b"ended":  # killed before it could say that it began
+                return int(number)
+            pid = int(number)
             try:
-                return int(_read(line, deadline))
+                return int(_read(line, deadline).split()[1])
             except TimeoutError:
                 _kill(pid)
                 _read(line, end)
                 return None
         except (ConnectionError, EOFError):
-            if pid:
+            if pid is not None:
                 _kill(pid)
             return self._drop(GONE_S)
         except BaseException:
@@ -151,11 +154,9 @@ class Hands:
 
 
 def _kill(pid: int) -> None:
-    """End a command's process and its group."""
-    # itself first: it may not lead its group yet, and has started nothing then
-    for kill in (os.kill, os.killpg):
-        with suppress(ProcessLookupError):
-            kill(pid, signal.SIGKILL)
+    """End a command's process and its group, which it leads since before its pid was known."""
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _limit(line: socket.socket, deadline: float | None) -> None:
