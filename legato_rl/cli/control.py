@@ -285,12 +285,12 @@ def remove_desktops(where: str, keys: Path | None, count: int) -> None:
 def shutdown(where: str, keys: Path | None) -> None:
     """Stop every run, resumable, and end the service.
 
-    Of a folder it returns when the service is down; of tcp:// as soon as it is to end.
+    Of its folder it returns when the service is down; of tcp:// as soon as it is to end.
     """
     with connected(where, keys) as client:
         client.shutdown()
     click.echo("the service is shutting down: runs that have not ended stop, and may be resumed when it is up again")
-    if not where.startswith("tcp://"):
-        root = Path(where)
+    root = Path(where)
+    if ServiceDir(root).service_file.exists():
         wait_until_down(RunDir(root), ServiceDir(root).load().sockets, SYSTEM_CLOCK)
         click.echo("it is down")

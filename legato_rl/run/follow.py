@@ -91,7 +91,7 @@ def follow_run(control: ControlClient, run: str, clock: Clock, hear: Hear, stop:
     """
     ask = _asker(control, run, stop)
     heard = began = clock.monotonic()
-    seen, told, answered = INTERRUPTS.count, False, False
+    seen, told = INTERRUPTS.count, False
     while True:
         INTERRUPTS.check(seen)
         status = ask(LOOK_S)
@@ -100,14 +100,13 @@ def follow_run(control: ControlClient, run: str, clock: Clock, hear: Hear, stop:
             return _given(status)
         silent = clock.monotonic() - heard
         if status is not None:
-            answered = True
             if told:
                 log.warning("the service answers again")
             heard, told = clock.monotonic(), False
             clock.sleep(LOOK_S)
         elif silent > (SILENT_S if stop is None else QUIET_S):
-            # A stop that was answered is kept, also over a restart.
-            then = f"the run {run} {'stops when it answers again' if stop and answered else 'goes on when the service does'}"
+            # Whoever stops has had an answer, and what was answered is kept, also over a restart.
+            then = f"the run {run} {'stops when it answers again' if stop else 'goes on when the service does'}"
             raise RunStopped(f"the service has not answered for {silent:.0f} s; {then}")
         elif silent > QUIET_S and not told:
             log.warning("the service does not answer: it is waited for; Ctrl-C leaves the run to it")

@@ -54,16 +54,18 @@ def wait_for_sink(folder: RunDir, clock: Clock) -> None:
 def wait_until_down(folder: RunDir, sockets: Path, clock: Clock) -> None:
     """Wait until a service that shuts down is down, and may be opened again. NoAnswer where that lasts."""
     give_up = clock.monotonic() + ENDING_S
-    while is_up(sockets) or _is_locked(folder.command_lock):
+    while is_up(sockets) or _is_locked(folder.lock) or _is_locked(folder.command_lock):
         if clock.monotonic() > give_up:
-            raise NoAnswer(f"the service in {str(folder.root)!r} has not ended after {ENDING_S:g} s; it goes on shutting down")
+            raise NoAnswer(
+                f"the service in {str(folder.root)!r} is up after {ENDING_S:g} s: it still shuts down, or was started again"
+            )
         clock.sleep(TURN_S)
 
 
 def _is_locked(lock: Path) -> bool:
     try:
         with lock.open("r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
     except BlockingIOError:

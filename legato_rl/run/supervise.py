@@ -1,14 +1,19 @@
 """How is supervisord run so that no program that it starts misses a SIGTERM?
 
 Between fork and exec a child of supervisord has supervisord's own handler of SIGTERM, which notes it in the child's memory,
-where nobody looks: a program that is stopped in that moment is never told, and lives until supervisord kills it, which is
-`stopwaitsecs` later. Here SIGTERM waits over the fork, and ends the child as it would end the program.
+where nobody looks; and a child that has not come so far as to lead a process group is not there when its group is told. A
+program that is stopped in that moment would live until supervisord kills it, which is `stopwaitsecs` later. Here SIGTERM
+waits over the fork, and ends the child as it would end the program, and the child leads its group as soon as it is there.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
+
+import supervisor.supervisord
+from supervisor.options import ServerOptions
 
 STOPS = frozenset({signal.SIGTERM})
 
@@ -29,12 +34,23 @@ def release_child() -> None:
     release()
 
 
+class Leading(ServerOptions):  # type: ignore[misc]
+    """supervisord's options, whose `fork` gives a child that leads a process group."""
+
+    def fork(self) -> int:
+        """As `os.fork`. Both sides see to the group, so that it is there whichever comes first."""
+        pid: int = super().fork()
+        # Of a child that has begun its program, or ended, nothing is left to be done.
+        with suppress(PermissionError, ProcessLookupError):
+            os.setpgid(pid, pid)
+        return pid
+
+
 def main() -> None:
     """supervisord, with the arguments of the command line."""
-    from supervisor.supervisord import main as supervisord
-
     os.register_at_fork(before=hold, after_in_parent=release, after_in_child=release_child)
-    supervisord()
+    supervisor.supervisord.ServerOptions = Leading
+    supervisor.supervisord.main()
 
 
 if __name__ == "__main__":

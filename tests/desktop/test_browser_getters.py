@@ -151,6 +151,14 @@ def test_a_port_that_was_closed(desktop: OSWorldDesktop) -> None:
     assert desktop.evaluate() == 0.0
 
 
+def test_a_port_that_was_closed_and_a_web_site_to_compare_with(desktop: OSWorldDesktop) -> None:
+    """OSWorld looks at the site by the same browser, and marks that it could not: the policy's doing all the same."""
+    expected = {"type": "gotoRecreationPage_and_get_html_content", "selector": "class", "class": "camp-sortable-column-header"}
+    begin(desktop, graded("check_direct_json_object", {"type": "active_tab_url_parse", "parse_keys": ["q"]}, expected))
+    in_guest(desktop, "pkill -x socat")
+    assert desktop.evaluate() == 0.0
+
+
 def test_a_page_that_the_task_names(desktop: OSWorldDesktop) -> None:
     """It is opened to be graded."""
     evaluator = graded("is_added_to_steam_cart", {"type": "page_info", "url": SHOP}, rule(items=["lamp"]))

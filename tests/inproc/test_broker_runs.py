@@ -121,7 +121,7 @@ def test_what_is_cancelled_is_not_begun(one: Service, fields: dict[str, Any], le
 def test_cancelling_what_is_not_there_is_refused(one: Service) -> None:
     """By name."""
     one.submit(name="r")
-    with pytest.raises(ValueError, match="no attempt None of group 'z'"):
+    with pytest.raises(ValueError, match="no attempt with group 'z'"):
         one.ask(CancelAsk(id="c", run="r", group="z"))
     with pytest.raises(ValueError, match="run is 'z'"):
         one.ask(CancelAsk(id="d", run="z"))

@@ -185,11 +185,14 @@ def test_two_that_start_at_once(tmp_path: Path) -> None:
         with serve(root, "--policy-url", silent_url, "--model", "m", "--version", "v1") as first:
             silent.settimeout(PATIENCE_S)
             silent.accept()
+            # However long the second takes, the first is at its look.
+            first.process.send_signal(signal.SIGSTOP)
             with serve(root, "--desktops", 1) as second:
                 assert second.end() == ExitCode.BAD_INPUT
             assert second.output == f"error: dir is '{root}': another command runs it; end that one, or wait for it\n"
             assert sorted(path.name for path in root.iterdir()) == ["command.lock", "logs", "runs"]
             first.process.send_signal(signal.SIGINT)
+            first.process.send_signal(signal.SIGCONT)
             assert first.end() == ExitCode.INTERRUPTED
     assert not root.exists()
 

@@ -25,6 +25,8 @@ _NO_ANSWER = re.compile(r"Timeout \d+ms exceeded|Unexpected status \d+ when conn
 policy may have closed the browser, or opened it anew without the port."""
 _UNREACHABLE = re.compile(r"net::ERR_(?!ABORTED)")
 """Chrome's words for a page that nobody served. It calls a download aborted, and a page that sends the browser elsewhere."""
+_OF_THE_GUEST = re.compile(r"net::ERR_(?:PROXY|TUNNEL|INTERNET_DISCONNECTED|BLOCKED_BY|ABORTED)|has been closed")
+"""Words for a page that the browser's own settings or state kept from loading: within a rollout the policy's doing."""
 LISTENS = "tcp-listen:"
 """How the address begins at which socat, in 79 of OSWorld's tasks, hands Chrome's debugging port on."""
 
@@ -77,6 +79,10 @@ class Pages:
     """Pages that the guest's browser was sent to and that did not load, by address: why."""
 
     unloaded: dict[str, str] = field(default_factory=dict)
+
+    def unserved(self) -> dict[str, str]:
+        """Those for which the guest itself is no reason."""
+        return {url: why for url, why in self.unloaded.items() if not _OF_THE_GUEST.search(why)}
 
     def unreachable(self) -> str:
         """Of a page that nobody served, its address and why; empty where there is none. One that is slow is not meant."""

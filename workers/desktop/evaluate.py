@@ -129,6 +129,7 @@ class _Judge:
             if first:
                 self._before[i] = len(self._watch.noes)
             before = len(self._watch.outside)
+            self._pages.unloaded.clear()
             try:
                 value = getter(env, config)
             except DesktopFailure:
@@ -145,7 +146,10 @@ class _Judge:
             if not first and len(self._watch.outside) > before:
                 # OSWorld would go on with something else: with UTC where nobody tells it this machine's time zone.
                 raise DesktopFailure("download", self._watch.outside[-1])
-            self._check_pages(config, not first and GIVEN_UP in str(value))
+            given_up = not first and GIVEN_UP in str(value)
+            if given_up and self._lacks(i, config, getter):
+                return _LACKING
+            self._check_pages(config, given_up)
             return value
 
         guarded.__module__ = getattr(getter, "__module__", "")
@@ -156,7 +160,7 @@ class _Judge:
 
         OSWorld makes an empty page of the one, and a mark for the other that nothing equals.
         """
-        unloaded = self._pages.unloaded
+        unloaded = self._pages.unserved()
         named = [url for url in unloaded if given_up or url in (config.get("url"), config.get("path"))]
         if named and "backups" not in config:
             self._guest.probe()
