@@ -141,6 +141,21 @@ def test_stale_setting_does_not_come_back(site: Site) -> None:
     assert site.run(show) == usual
 
 
+def test_the_next_rollout_has_an_interpreter(site: Site) -> None:
+    """Its first action does not pay for one that was killed, and it gets none that began in the last rollout's home."""
+    hand = "-xf '.* -m guest_server.hand [0-9]+'"
+    site.run(f"pkill -KILL {hand}")
+    assert site.reset()["clean"]
+    ready = site.run(f"pgrep {hand}")
+    assert site.act("print(1)")["output"] == "1\n"
+    assert site.run(f"pgrep {hand}") == ready
+    site.run(f"pkill -KILL {hand}")
+    assert site.act("print(2)")["output"] == "2\n"
+    own = site.run(f"pgrep {hand}")
+    assert site.reset()["clean"]
+    assert site.run(f"pgrep {hand}") != own
+
+
 @pytest.fixture
 def doomed(engine: Any, desktop_image: str) -> Iterator[Site]:
     """A desktop of one test's own."""

@@ -35,6 +35,8 @@ TOLD = 20
 """Names that are told of each kind of what is left."""
 BASELINE_S = 60.0
 """Seconds in which a baseline must be taken where nobody says otherwise."""
+HAND_S = 30.0
+"""Seconds in which the prepared interpreter must be ready again where the rollout ended it."""
 LAYOUT_S = 10.0
 SETTLE_S = 10.0
 """Seconds that window manager and X server get to follow, on a busy machine too: a revert takes longer."""
@@ -64,6 +66,7 @@ class Resetter:
         self._store = store
         self._lock = threading.Lock()
         self._baseline: Baseline | None = None
+        self._hand: int | None = None
 
     def has_baseline(self) -> bool:
         """Whether a reset is possible."""
@@ -73,7 +76,7 @@ class Resetter:
         """Take what is there now for clean. OSError, which says why, where that is not possible within `seconds`."""
         with self._lock:
             start = clock.now()
-            self._hands.start(seconds)
+            self._start_hand(seconds)
             end_strangers((key for key, process in processes().items() if not process.caches), self._spared())
             # the session's programs may still be writing
             home = copy_at_rest(self._copy_home, "the home folder", start + seconds)
@@ -88,7 +91,10 @@ class Resetter:
             return {**found, "seconds": clock.now() - start}
 
     def reset(self) -> dict[str, Any]:
-        """Go back to the baseline: `clean`, what is `left`, how many processes were `ended`, and `ms` by phase."""
+        """Go back to the baseline: `clean`, what is `left`, how many processes were `ended`, and `ms` by phase.
+
+        OSError, which says why, where the prepared interpreter does not come up.
+        """
         with self._lock:
             baseline = self._need()
             laps: dict[str, float] = {}
@@ -118,6 +124,11 @@ class Resetter:
                 ended += late
                 changed += baseline.home.restore()
                 _clear(baseline)
+            # Not earlier: it imports from the home. One that was started since the last reset did so from the rollout's.
+            if self._hands.pid != self._hand:
+                self._hands.close()
+            self._start_hand(HAND_S)
+            lap("interpreter")
             left = self._left(baseline)
             if reread := [path for path in changed if path.startswith(READ_ONCE)]:
                 left["session_files"] = reread
@@ -134,6 +145,11 @@ class Resetter:
         if self._baseline is None:
             raise NoBaseline("no baseline was taken since this server started")
         return self._baseline
+
+    def _start_hand(self, seconds: float) -> None:
+        """Have the prepared interpreter ready, on a clean desktop."""
+        self._hands.start(seconds)
+        self._hand = self._hands.pid
 
     def _copy_home(self) -> Tree:
         return Tree(self._user.home, os.path.join(self._store, "home"))
