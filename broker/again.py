@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from legato_rl.beside import Beside
+from legato_rl.beside import AT_ONCE_BYTES, Beside
 from legato_rl.config import Settings
 from legato_rl.errors import LegatoError
 from legato_rl.export.groups import env_errors
 from legato_rl.export.reader import RowFile, load_group_ids
 from legato_rl.rundir import RunDir
-
-AT_ONCE_BYTES = 2**20
-"""Bytes of rows that are read at once, which takes some 10 ms."""
 
 
 class StillReading(LegatoError):

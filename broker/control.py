@@ -27,7 +27,7 @@ from legato_rl.config import FAKE_URL, PolicyConfig
 from legato_rl.errors import ConfigError
 from legato_rl.frames import Message
 from legato_rl.records import is_id
-from legato_rl.service import ServiceDir, ServiceFile, origin
+from legato_rl.service import SHUTDOWN, ServiceDir, ServiceFile, origin
 from legato_rl.wire import (
     Accepted,
     CancelAsk,
@@ -51,7 +51,6 @@ from legato_rl.wire import (
 
 log = logging.getLogger("legato_rl.broker")
 
-SHUTDOWN = "the service was shut down"
 MOST_HEARD = 256
 """Ids of stops, and of desktops that are out, that are remembered."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from legato_rl.broker.again import StillReading
 from legato_rl.broker.closing import Closing
-from legato_rl.broker.control import SHUTDOWN, Control
+from legato_rl.broker.control import Control
 from legato_rl.broker.core import Core
 from legato_rl.broker.run import Run
 from legato_rl.clock import Clock, iso
@@ -15,6 +15,7 @@ from legato_rl.errors import LegatoError
 from legato_rl.faults import Faults
 from legato_rl.records import Draft, Outcome, PolicyStamp, RolloutError, RolloutKey, dump
 from legato_rl.role import Quit
+from legato_rl.service import SHUTDOWN
 from legato_rl.sockets import Client, Received, Server, wait
 from legato_rl.wire import (
     Beat,

@@ -47,7 +47,7 @@ def accept(ask: Submit, root: ServiceDir, service: ServiceFile, default: PolicyN
             return folder
         raise ConfigError(
             f"name is {ask.name!r}: the service has a run of that name; choose another, or go on with that one "
-            "(collect --resume, or resume_run)"
+            "(--resume with --name, or resume_run)"
         )
     settings = merge(ask.settings, service, default)
     specs = resolve_tasks(ask.tasks, settings.desktop.osworld_path, settings.max_steps)

@@ -8,6 +8,9 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+AT_ONCE_BYTES = 2**20
+"""Bytes of rows for which no thread is begun: they are read in some 10 ms."""
+
 
 class Beside(Generic[T]):
     """`work` in a thread of its own, which ends with the process at the latest. What it touches is its own until `done`."""

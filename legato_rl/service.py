@@ -21,6 +21,8 @@ from legato_rl.records import is_id
 from legato_rl.rundir import RunDir, RunFile, write_file
 
 SERVICE_SCHEMA = "legato.service/v0"
+SHUTDOWN = "the service was shut down"
+"""Why a shutdown has runs stop, as they are told and as state.json keeps it."""
 
 
 class ServiceFile(BaseModel):

@@ -14,7 +14,8 @@ from driven_clock import DrivenClock
 from sink_client import Asker
 from sink_rows import make_run, make_service
 
-from legato_rl.broker.sink.runs import AT_ONCE_BYTES, Runs
+from legato_rl.beside import AT_ONCE_BYTES
+from legato_rl.broker.sink.runs import Runs
 from legato_rl.broker.sink.server import Sink
 from legato_rl.endpoints import address
 from legato_rl.rundir import RunDir

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 
-from legato_rl.beside import Beside
+from legato_rl.beside import AT_ONCE_BYTES, Beside
 from legato_rl.clock import Clock
 from legato_rl.errors import ConfigError, RecordError, SinkError, WireError
 from legato_rl.rundir import RunDir, RunFile
@@ -23,8 +23,6 @@ from .store import explain
 
 QUIET_S = 60.0
 """Seconds after which a run that has ended, and of which nobody spoke, is closed."""
-AT_ONCE_BYTES = 2**20
-"""Bytes of rows that are read at once, which takes some 10 ms."""
 
 log = logging.getLogger(__name__)
 

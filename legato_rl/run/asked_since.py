@@ -13,10 +13,7 @@ from typing import Any
 from legato_rl.config import Settings
 from legato_rl.errors import RecordError
 from legato_rl.rundir import json_bytes, write_file
-from legato_rl.service import ServiceDir, ServiceFile, origin
-
-SHUTDOWN = "the service was shut down"
-"""Why a shutdown has runs stop: the broker's own word (broker/control.py), which nothing of this package may import."""
+from legato_rl.service import SHUTDOWN, ServiceDir, ServiceFile, origin
 
 
 def in_force(folder: ServiceDir, settings: Settings, origins: Collection[str]) -> Settings:

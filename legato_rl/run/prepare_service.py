@@ -93,8 +93,8 @@ def claimed(root: Path) -> Iterator[ServiceDir]:
     folder = ServiceDir(root.resolve())
     # Before anything else is in it: until service.json is there, it tells this folder from one that a killed `serve` left.
     with held(RunDir(folder.root), "dir"):
-        _make_folders(folder)
         try:
+            _make_folders(folder)
             yield folder
         finally:
             if not half_made:
@@ -134,7 +134,7 @@ def _release(folder: ServiceDir, existed: bool) -> None:
     """Take back what was made, where nothing was started and no service is there. The lock last: this command's till then."""
     if folder.service_file.exists():
         return
-    for file in (folder.supervisord_conf, *folder.logs.iterdir()):
+    for file in (folder.supervisord_conf, *(folder.logs.iterdir() if folder.logs.is_dir() else ())):
         file.unlink(missing_ok=True)
     for name in HALF_MADE:
         with suppress(FileNotFoundError):

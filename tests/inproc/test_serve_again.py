@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from legato_rl.broker.control import SHUTDOWN
 from legato_rl.broker.told import Told
 from legato_rl.cli.main import legato_rl
 from legato_rl.errors import ConfigError, RecordError
@@ -17,7 +16,7 @@ from legato_rl.fake.server import FakePolicyServer
 from legato_rl.run.asked_since import forget_what_is_gone, in_force
 from legato_rl.run.prepare_service import Terms
 from legato_rl.run.serve import serve as start
-from legato_rl.service import ServiceDir
+from legato_rl.service import SHUTDOWN, ServiceDir
 from legato_rl.supervisord import control_socket
 from legato_rl.wire import PolicyName
 

@@ -42,7 +42,7 @@ def test_a_client_that_was_killed_follows_its_run_again(tmp_path: Path) -> None:
             assert cli.end() == ExitCode.BAD_INPUT
         assert cli.output == (
             "error: name is 'r': the service has a run of that name; choose another, or go on with that one "
-            "(collect --resume, or resume_run)\n"
+            "(--resume with --name, or resume_run)\n"
         )
         with connect(root, "--resume", "--name", "r") as cli:
             cli.wait_for("r: 2 desktops (fake), policy fake v1 at ")
