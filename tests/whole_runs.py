@@ -66,9 +66,13 @@ class Cli:
 
     def wait_for(self, text: str, seconds: float = PATIENCE_S) -> None:
         """Read the output until it holds `text`."""
+        self.wait_until(lambda output: text in output, seconds)
+
+    def wait_until(self, met: Callable[[str], bool], seconds: float = PATIENCE_S) -> None:
+        """Read the output until it meets a condition."""
         deadline = SYSTEM_CLOCK.monotonic() + seconds
-        while text not in self.output:
-            assert self._read(deadline), f"{text!r} is not in the output: {self.output}"
+        while not met(self.output):
+            assert self._read(deadline), f"the output ended, and is not what was waited for: {self.output}"
 
     def end(self, seconds: float = PATIENCE_S) -> int:
         """Read the output to its end; the exit code."""
