@@ -234,6 +234,11 @@ class Control:
         heard = proxy is not None and proxy.order == self.proxy_order("").number
         return heard and proxy is not None and proxy.state == "paused" and proxy.running == 0
 
+    @property
+    def url(self) -> str:
+        """The model server's base URL."""
+        return self.told.url or self.service.settings.policy.url
+
     def proxy_order(self, boot: str) -> ProxyOrder:
         """How the proxy is to make its calls now."""
         told = self.told
@@ -241,7 +246,7 @@ class Control:
         order = ProxyOrder(
             boot="",
             number=self.number,
-            url=told.url or self.service.settings.policy.url,
+            url=self.url,
             policies=self.core.policies.told(runs),
             max_inflight=told.max_inflight if told.bounded else self.service.settings.max_inflight,
             pause=told.pause,
@@ -258,7 +263,7 @@ class Control:
         ended = name not in self.core.runs and is_id(name) and not self.service.once
         state = ended_as(self.root.run(name, self.service)) if ended else ""
         run = None if state else self._run(name) if name or self.core.runs else None
-        now = run_status(self.core, self.told, run, id_, self.stands_still())
+        now = run_status(self.core, self.told, self.url, run, id_, self.stands_still())
         if not state:
             return now
         end = self.root.run(name, self.service).load_end() or {}
@@ -275,5 +280,11 @@ class Control:
         if name == "" and self.core.runs:
             return next(reversed(self.core.runs.values()))
         if name not in self.core.runs:
-            raise ValueError(f"run is {name!r:.100}: it is not here now; if it has ended, its folder has all that there is")
+            raise ValueError(f"run is {name!r:.100}: {self._why_not_here(name)}")
         return self.core.runs[name]
+
+    def _why_not_here(self, name: str) -> str:
+        if name == "":
+            return "none was submitted yet"
+        known = is_id(name) and not self.service.once and self.root.run(name, self.service).run_file.exists()
+        return "it has ended, and its folder has all that there is" if known else "none of that id was submitted here"

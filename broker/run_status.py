@@ -10,9 +10,11 @@ from legato_rl.wire import GroupCounts, RunBrief, RunStatus
 NO_GROUPS = GroupCounts(total=0, closed=0, short=0, open=0)
 
 
-def run_status(core: Core, told: Told, run: Run | None, id_: str, still: bool) -> RunStatus:
-    """The answer to a StatusAsk; of the service alone without `run`. `still`: model calls stand still."""
+def run_status(core: Core, told: Told, url: str, run: Run | None, id_: str, still: bool) -> RunStatus:
+    """The answer to a StatusAsk; of the service alone without `run`. `url` is the model server's; `still`: its calls stand
+    still."""
     proxy = core.proxy
+    policy = core.policies.current(run.run_id) if run else core.policies.default
     state = proxy.state if proxy else "unknown"
     if state == "paused" and not still and proxy is not None and proxy.running == 0:
         # It was told otherwise since, and has not carried that out yet.
@@ -34,7 +36,9 @@ def run_status(core: Core, told: Told, run: Run | None, id_: str, still: bool) -
         sink_message=run.trouble if run else "",
         queued=proxy.queued if proxy else 0,
         running=proxy.running if proxy else 0,
-        version=core.policies.current(run.run_id).version if run else core.policies.default.version,
+        version=policy.version,
+        model=policy.model,
+        url=url,
         paused=told.pause,
         draining=told.draining,
         events=len(run.happenings.events) if run else 0,

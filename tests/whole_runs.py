@@ -167,7 +167,7 @@ def check_accounts(folder: Path, *, finished: bool = True) -> list[dict[str, Any
 def wait_for_status(cli: Cli, folder: Path, met: Callable[[RunStatus], bool]) -> RunStatus:
     """Ask a run's broker until its status meets a condition; the status."""
     deadline = SYSTEM_CLOCK.monotonic() + PATIENCE_S
-    cli.wait_for("desktops")  # the first line comes after run.json
+    cli.wait_for("desktop")  # the first line comes after run.json
     with ControlClient(folder) as control:
         while SYSTEM_CLOCK.monotonic() < deadline:
             status = control.status(wait_s=5.0)

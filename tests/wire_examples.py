@@ -179,6 +179,8 @@ EXAMPLES: list[Message] = [
         queued=0,
         running=3,
         version="step-41",
+        model="m",
+        url="http://127.0.0.1:8000/v1",
         events=5,
         runs=[RunBrief(run="r1", state="running", priority=1, version="step-41", groups=COUNTS)],
     ),

@@ -50,6 +50,7 @@ def _of_all(status: RunStatus, resumable: Sequence[StoredRun], where: str, keys:
         yield "", (f"and {more} more; " if more > 0 else "") + f"go on with: {command('resume-run', where, keys)} RUN"
     yield "desktops", counts(status.desktops)
     yield "policy", policy_words(status)
+    yield "server", f"{status.url}, model {status.model}"
     if status.policy != "up":
         yield "calls", f"{status.running} running, {status.queued} queued"
     if status.paused:

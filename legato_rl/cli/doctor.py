@@ -60,7 +60,11 @@ def doctor(
         found = {"backend": backend, "desktops": desktops, "ready": ready, "rows": [asdict(row) for row in rows]}
         click.echo(json.dumps(found, indent=2))
     else:
-        verdict = "ready" if ready else "not ready: see the rows that say missing, and what to do (->)"
+        verdict = (
+            "ready; of the model server tells legato-rl probe"
+            if ready
+            else "not ready: see the rows that say missing, and what to do (->)"
+        )
         shown = [(row.name, row.state, row.value, row.remedy) for row in rows]
         show(f"{desktops} desktops of {backend}", shown, verdict)
     if not ready:

@@ -82,7 +82,13 @@ where = option_group(
     click.option("--ram-gb", type=int, default=4, metavar="N", help="GiB of memory per desktop."),
     click.option("--cpus", type=int, default=4, metavar="N", help="Processors per desktop."),
     click.option("--cache", "cache_dir", type=click.Path(path_type=Path), metavar="DIR", help="Where downloads are kept."),
-    click.option("--client-password", default="", metavar="WORD", help="Password of the guest's user.  [default: OSWorld's]"),
+    click.option(
+        "--client-password",
+        default="",
+        show_default=False,
+        metavar="WORD",
+        help="Password of the guest's user.  [default: OSWorld's]",
+    ),
     click.option("--proxy", type=click.Path(path_type=Path), metavar="FILE", help="OSWorld's file of proxies."),
     click.option("--desktops", type=int, default=4, metavar="N", help="Worker processes, one desktop each."),
     click.option(
@@ -135,12 +141,12 @@ show = option_group(
 )
 
 
-def require(*names: str) -> None:
-    """Refuse the present command where one of these options was not given, as click does for a required one."""
+def require(*names: str, why: str | None = None) -> None:
+    """Refuse the present command where one of these options was not given, as click does for a required one; `why` it is."""
     context = click.get_current_context()
     for parameter in context.command.params:
         if parameter.name in names and context.params[parameter.name] is None:
-            raise click.MissingParameter(ctx=context, param=parameter)
+            raise click.MissingParameter(why, context, parameter)
 
 
 def typed() -> set[str]:

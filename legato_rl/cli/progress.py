@@ -58,7 +58,7 @@ class Display:
             return
         settings = run.settings
         self._say(
-            f"{run.run_id}: {settings.desktops} desktops ({settings.desktop.backend}), policy {settings.policy.model} "
+            f"{run.run_id}: {desktops(settings.desktops)} ({settings.desktop.backend}), policy {settings.policy.model} "
             f"{settings.policy.version} at {settings.policy.url}"
         )
         if inherits:
@@ -171,6 +171,11 @@ class Display:
         if status.state != "running":
             parts.append(f"{status.state} {status.reason}".strip())
         return " | ".join(parts)
+
+
+def desktops(number: int) -> str:
+    """So many desktops in words."""
+    return "1 desktop" if number == 1 else f"{number} desktops"
 
 
 def counts(numbers: dict[str, int]) -> str:

@@ -78,7 +78,7 @@ def _asked(root: Path, options: dict[str, Any]) -> tuple[Settings, Terms]:
     """What the service in `root` is to be: what it was made with, where it is there, and over that what was typed."""
     folder = ServiceDir(root)
     if not folder.service_file.exists():
-        opt.require("policy_url", "model", "policy_version")
+        opt.require("policy_url", "model", "policy_version", why=f"There is no service in {root} yet, so say what it is to be")
         return opt.settings_of(options), _terms(options)
     made, typed = folder.load(), opt.typed()
     terms = {

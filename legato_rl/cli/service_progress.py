@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from legato_rl.cli.progress import LINE_S, counts, policy_words
+from legato_rl.cli.progress import LINE_S, counts, desktops, policy_words
 from legato_rl.cli.service_runs import RunLines
 from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.service import ServiceDir, ServiceFile
@@ -39,7 +39,7 @@ class ServiceDisplay:
         self._runs = RunLines(root)
         settings = service.settings
         self._print(
-            f"{settings.desktops} desktops ({settings.desktop.backend}), {service.most_desktops} at most, policy "
+            f"{desktops(settings.desktops)} ({settings.desktop.backend}), {service.most_desktops} at most, policy "
             f"{settings.policy.model} {settings.policy.version} at {settings.policy.url}, control at {service.control}"
         )
         for notice in service.engine.get("notices", []):

@@ -84,6 +84,10 @@ class RunStatus(Message):
     running: int
     version: str = ""
     """The policy version that new rollouts of the run get."""
+    model: str = ""
+    """The model that their calls name."""
+    url: str = ""
+    """The model server's base URL."""
     paused: PauseMode | None = None
     draining: bool = False
     events: int = 0

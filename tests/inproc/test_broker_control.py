@@ -79,7 +79,8 @@ def test_new_weights_need_a_pause(one: Service) -> None:
     (told,) = one.control.proxy_order("x").policies
     assert (told.run, told.names) == ("r", [PolicyName(model="m", version="v2")])
     one.submit(id_="t", name="later")
-    assert one.ask(StatusAsk(id="x", run="later")).version == "v2"
+    stands = one.ask(StatusAsk(id="x", run="later"))
+    assert (stands.version, stands.model, stands.url) == ("v2", "m", one.control.proxy_order("x").url)
     after = one.again()
     assert {p.run: p.names[-1].version for p in after.control.proxy_order("x").policies} == {"r": "v2", "later": "v2"}
 
@@ -96,6 +97,7 @@ def test_another_model_for_new_tries_only(one: Service) -> None:
     assert (before.policy, after.policy) == (0, 1)
     (told,) = one.control.proxy_order("x").policies
     assert told.names == [PolicyName(model="m", version="v1"), PolicyName(model="lora", version="v2")]
+    assert one.ask(StatusAsk(id="x", run="r")).model == "lora"
 
 
 @pytest.mark.parametrize(

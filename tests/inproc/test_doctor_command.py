@@ -41,7 +41,7 @@ def test_fake_desktops_run_here(tmp_path: Path) -> None:
     assert states["Python packages"] == states["setpriv"] == states["workers' Python"] == states["tasks"] == "ok"
     table = doctor("--backend", "fake", "--desktops", 1)
     assert table.exit_code == ExitCode.DONE
-    assert table.stdout.endswith("ready\n")
+    assert table.stdout.endswith("ready; of the model server tells legato-rl probe\n")
 
 
 @pytest.mark.usefixtures("no_engine")

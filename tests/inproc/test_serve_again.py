@@ -165,3 +165,13 @@ def test_beside_a_service_that_is_up_nothing_is_started(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=f"^dir is '{folder.root}': its service is running; end that first$"):
             start(folder.root, made.settings, Terms(made.most_desktops))
         assert [file.read_bytes() for file in (folder.state, folder.service_file)] == before
+
+
+def test_a_folder_without_a_service(tmp_path: Path) -> None:
+    """What is asked for is what a new one needs, and that is said."""
+    result = serve(tmp_path)
+    assert result.exit_code == 2
+    assert result.output == (
+        f"error: missing option '--policy-url'. There is no service in {tmp_path} yet, so say what it is to be; "
+        "try legato-rl serve --help\n"
+    )

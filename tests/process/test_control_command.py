@@ -102,7 +102,9 @@ def test_the_policy_is_set_while_calls_stand_still(root: Path) -> None:
     with ControlClient(root) as client:
         run, _ = client.submit([inline_task("a")], {"group": 1})
     assert said("events", root, "--run", run, "--follow") != ""
-    assert standing(root, "--run", run)["version"] == "v3"
+    stands = standing(root, "--run", run)
+    assert (stands["version"], stands["model"]) == ("v3", "fake")
+    assert f"server    {stands['url']}, model fake" in said("status", root)
     assert "url is 'http://127.0.0.1:1/v1': this service may only call" in refused(
         "set-policy", root, "--url", "http://127.0.0.1:1/v1"
     )
@@ -140,9 +142,9 @@ def test_desktops_come_and_go(root: Path) -> None:
 
 def test_a_run_that_is_none(root: Path) -> None:
     """Said in the broker's words."""
-    assert "run is 'none': it is not here now" in refused("stop", root, "none")
+    assert "run is 'none': none of that id was submitted here" in refused("stop", root, "none")
     assert "the service has no run of that name to resume" in refused("resume-run", root, "none")
-    assert "run is 'none': it is not here now" in refused("status", root, "--run", "none")
+    assert "run is 'none': none of that id was submitted here" in refused("status", root, "--run", "none")
 
 
 def test_a_service_is_shut_down(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ def status(**changes: Any) -> RunStatus:
         "queued": 2,
         "running": 1,
         "version": "v1",
+        "model": "m",
+        "url": "http://h/v1",
         "events": 7,
     }
     return RunStatus(**(fields | changes))
@@ -55,6 +57,7 @@ def test_a_service_with_runs() -> None:
         "           go on with: legato-rl control resume-run 'my d' RUN",
         "desktops   2 act, 1 out",
         "policy     paused",
+        "server     http://h/v1, model m",
         "calls      1 running, 2 queued",
         "paused     wait; go on with: legato-rl control resume 'my d'",
     ]
@@ -67,6 +70,7 @@ def test_a_service_without_runs() -> None:
         "runs      none",
         "desktops  none yet",
         "policy    up, 1 running, 2 queued",
+        "server    http://h/v1, model m",
         "draining  no further try is begun; go on with: legato-rl control resume tcp://h:1 --keys k",
     ]
 
