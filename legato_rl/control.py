@@ -69,6 +69,7 @@ class ControlClient:
 
     def __init__(self, where: str | Path, keys: str | Path | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
+        self._where = str(where)
         self._at = _find(where, Path(keys) if keys else None)
         self._context = Context()
         try:
@@ -195,7 +196,7 @@ class ControlClient:
     def refuse_down(self) -> None:
         """NoAnswer, at once, where no process of the service is up on this machine; of one elsewhere nobody knows."""
         if not self._at.may_be_up():
-            raise NoAnswer(f"nobody is at {self._at.address}: {self._at.remedy()}")
+            raise NoAnswer(f"nobody is at {self._where}: {self._at.remedy()}")
 
     # --- one exchange ------------------------------------------------------------------------------------------------
 
@@ -275,6 +276,9 @@ def _find(where: str | Path, keys: Path | None) -> _Place:
 
 def _how_to_start(folder: Path, service: ServiceFile) -> str:
     if service.once:
+        end = ServiceDir(folder).run(service.once, service).load_end()
+        if end is not None and end["state"] == "finished":
+            return "the run has finished, and its folder has all that there is"
         return "a run that was cut goes on with legato-rl collect --resume, or with its service"
     return f"start it with legato-rl serve --dir {shlex.quote(str(folder))}, or the supervisord that runs it"
 

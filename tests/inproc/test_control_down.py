@@ -93,6 +93,10 @@ def test_a_run_that_is_over_is_not_waited_for(sockets: Path, tmp_path: Path) -> 
     with ControlClient(tmp_path, clock=Fast(DOWN_S)) as client:
         with pytest.raises(NoAnswer, match=said):
             client.resume()
+    RunDir(tmp_path).write_end("finished", "", "2030-01-01T00:00:00Z")
+    with ControlClient(tmp_path) as client:
+        with pytest.raises(NoAnswer, match=f"^nobody is at {tmp_path}: .*; the run has finished, and its folder has all"):
+            client.refuse_down()
 
 
 def test_a_broker_that_is_away_is_waited_for(sockets: Path, tmp_path: Path) -> None:

@@ -158,4 +158,4 @@ def test_a_service_is_shut_down(tmp_path: Path) -> None:
             assert service.end() == ExitCode.DONE, "whoever opens it next need not wait"
     result = control("status", root)
     assert result.exit_code == ExitCode.STOPPED
-    assert result.output.startswith(f"error: nobody is at ipc://{root}/sockets/control: no process of it is up; start it with ")
+    assert result.output.startswith(f"error: nobody is at {root}: no process of it is up; start it with ")
