@@ -1,7 +1,7 @@
 """Are the example tasks for container desktops graded right? OSWorld's real evaluators, a solution and a failure of each.
 
-With LEGATO_FIXED_WAITS=all in the environment the whole set is played with fixed waits too, which takes half an hour where
-the machine is busy; else four light tasks are.
+With LEGATO_FIXED_WAITS=all in the environment the whole set is played with fixed waits too, which takes five minutes, and half
+an hour where the machine is busy; else four light tasks are.
 """
 
 from __future__ import annotations
