@@ -39,7 +39,7 @@ from legato_rl.wire import (
     StatusAsk,
 )
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 RUN = "r1"
 M = TypeVar("M", bound=Message)
 

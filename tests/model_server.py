@@ -13,7 +13,7 @@ from typing import Any
 
 Body = dict[str, Any]
 Answer = tuple[int, Any]
-WAIT_S = 20.0
+WAIT_S = 60.0
 """Seconds after which a test that waits for something gives up."""
 
 

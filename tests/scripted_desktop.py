@@ -16,7 +16,7 @@ from legato_rl.workers.agent import Observation
 
 SIZE = (320, 240)
 """Width and height of its screens."""
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 """Seconds after which a gate that nobody opens breaks its test."""
 READY = Ready("ready", 0.0)
 

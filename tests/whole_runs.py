@@ -22,7 +22,7 @@ from legato_rl.rundir import RunDir
 from legato_rl.status import decide
 from legato_rl.wire import RunStatus
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 """Seconds after which a test gives up waiting for what must come."""
 EXAMPLES = Path(__file__).resolve().parents[1] / "docs" / "examples" / "tasks.json"
 SMALL = ("--backend", "fake", "--screen", "320x240")

@@ -39,7 +39,7 @@ from legato_rl.workers.policy import PolicyLine
 from legato_rl.workers.rows import RowLine
 from legato_rl.workers.worker import Worker
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 """Seconds after which a test gives up waiting for what must come."""
 KEY = RolloutKey(run="r1", group="g1", attempt=0, try_=0)
 CLICK = """Action: Click.

@@ -18,7 +18,7 @@ from PIL import Image
 
 SIZE = (320, 240)
 PAGE = b"<!doctype html>\n<title>500 Internal Server Error</title>"
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 """Seconds after which a hanging answer is given up, so that a broken test ends."""
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import Any
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 """Seconds after which a habit that waits for its client gives up, so that a broken test ends."""
 
 

@@ -17,7 +17,7 @@ from legato_rl.errors import ConfigError
 from legato_rl.sockets import Bell, Client, Context, Received, Server, wait
 from legato_rl.wire import BlobsStored, Message, ProxyOrder, PutBlobs, Refused, encode
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 HELLO = ProxyOrder(boot="b")
 
 

@@ -11,7 +11,6 @@ from scripted_desktop import READY, SIZE, ScriptedDesktop, WordAgent, screen
 from worker_scene import KEY, stage
 
 from legato_rl.canonical import canonical_json, sha256_hex
-from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.config import PolicyConfig
 from legato_rl.desktop import ActResult, DesktopFailure, Ready
 from legato_rl.policy.body import call_seed, canonical_body
@@ -213,21 +212,19 @@ def test_nothing_is_done_after_the_end_of_an_episode() -> None:
 
 def test_the_rollouts_time_is_checked_between_actions() -> None:
     """Time is up after the first action of three: the others are not run, and the try is graded as timed out."""
-    begun = SYSTEM_CLOCK.monotonic()
 
     def slow(_: str) -> ActResult:
-        threading.Event().wait(0.3)
-        return ActResult(0, "", 0.3, READY)
+        threading.Event().wait(2.2)
+        return ActResult(0, "", 2.2, READY)
 
-    with stage(ScriptedDesktop(does={"act": slow}), rollout_timeout=0.25) as scene:
+    with stage(ScriptedDesktop(does={"act": slow}), rollout_timeout=2.0) as scene:
         scene.give()
         ask = scene.answer("one,two,three")
         row = scene.store()
     assert ask.deadline_s is not None
-    assert 0.0 < ask.deadline_s <= 0.25
+    assert 0.0 < ask.deadline_s <= 2.0
     assert (row["outcome"], row["reward"]) == ("timed_out_graded", 1.0)
     assert [action["action"] for action in row["steps"][0]["actions"]] == ["one"]
-    assert SYSTEM_CLOCK.monotonic() - begun < 15.0
 
 
 @pytest.mark.parametrize("answered", [0, 1])

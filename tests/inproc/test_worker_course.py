@@ -31,8 +31,8 @@ def past_actions(scene: Stage) -> bool:
 
 
 def test_the_time_that_a_call_waits_is_not_the_rollouts() -> None:
-    """A call that was queued for a minute leaves a rollout of half a second the half second that it acts in."""
-    with stage(ScriptedDesktop(does={"act": acting(0.4)}), rollout_timeout=0.5) as scene:
+    """A call that was queued for a minute leaves a rollout of five seconds the time that it acts in."""
+    with stage(ScriptedDesktop(does={"act": acting(0.4)}), rollout_timeout=5.0) as scene:
         scene.give()
         scene.answer("one,two", queued_s=60.0)
         ask = scene.answer("DONE")
@@ -45,8 +45,8 @@ def test_the_time_that_a_call_waits_is_not_the_rollouts() -> None:
 
 def test_the_screen_is_looked_at_before_a_timed_out_try_is_graded() -> None:
     """Time is up between two actions: the last screen is the one after the first, and is looked at before the wait."""
-    desktop = ScriptedDesktop(does={"act": acting(0.3)})
-    with stage(desktop, rollout_timeout=0.25) as scene:
+    desktop = ScriptedDesktop(does={"act": acting(2.2)})
+    with stage(desktop, rollout_timeout=2.0) as scene:
         scene.give()
         scene.answer("one,two")
         row = scene.store(Status.TRUNCATED)

@@ -37,7 +37,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("faults") / "run"
     faults = [arg for name, rate in FAULTS.items() for arg in ("--fake", f"{name}={rate}")]
     options = ("--desktops", 4, "--group", 4, "--oversample", 0.5, "--seed", 7, "--env-retries", 2, "--stop-failures", 1)
-    with collect(out, EXAMPLES, *options, "--deadline", "act=2", *faults) as cli:
+    with collect(out, EXAMPLES, *options, "--deadline", "act=4", *faults) as cli:
         code = cli.end()
     assert code in (ExitCode.DONE, ExitCode.SHORT), cli.output
     summary = json.loads(RunDir(out).summary.read_bytes())

@@ -19,7 +19,7 @@ from legato_rl.service import ServiceDir
 
 pytestmark = pytest.mark.process
 
-SLOW = ("--desktops", 2, "--fake", "act_s=0.3")
+SLOW = ("--desktops", 2, "--fake", "act_s=0.8")
 
 
 def connect(root: Path, *args: object) -> Cli:

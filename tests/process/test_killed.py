@@ -21,7 +21,7 @@ from legato_rl.verify import verify
 pytestmark = pytest.mark.process
 
 DESKTOPS = 2
-SLOW = ("--desktops", DESKTOPS, "--group", 2, "--max-steps", 4, "--seed", 3, "--fake", "act_s=0.5")
+SLOW = ("--desktops", DESKTOPS, "--group", 2, "--max-steps", 4, "--seed", 3, "--fake", "act_s=1")
 """Rollouts of seconds, most of them spent in an action."""
 END_S = 180.0
 """Seconds that a run may take to its end; it takes ten on a machine that is free."""

@@ -85,7 +85,7 @@ def test_a_service_of_an_operators_own(tmp_path: Path) -> None:
             children = psutil.Process(process.pid).children(recursive=True)
             having = [" ".join(child.cmdline()) for child in children if KEY in str(child.environ())]
             assert ["legato-rl-proxy" in line for line in having] == [True]
-        assert psutil.wait_procs(children, timeout=10.0)[1] == []
+        assert psutil.wait_procs(children, timeout=60.0)[1] == []
         log = (Path(place) / "supervisord.log").read_text().rpartition("received SIGTERM")[2]
     assert naming(str(root)) == []
     rows = check_accounts(ServiceDir(root).runs / "r")

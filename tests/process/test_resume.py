@@ -32,6 +32,12 @@ def starts(out: Path) -> int:
     return (RunDir(out).logs / "supervisord.log").read_bytes().count(STARTED)
 
 
+def drain(out: Path) -> None:
+    """Have no further try begun, so that the run does not end, however long what follows takes."""
+    with ControlClient(out) as control:
+        control.drain()
+
+
 def contents(out: Path) -> dict[str, bytes]:
     """The files of a run's folder, its logs and locks left out."""
     return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file() and path.suffix != ".lock"}
@@ -42,6 +48,7 @@ def test_a_collect_that_was_killed_again_and_again(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with collect(out, tasks_file(tmp_path, "a", "b", "c"), "--group", 3, *SLOW) as cli:
         wait_for_status(cli, out, lambda s: s.attempts_ended >= 2)
+        drain(out)
         with go_on(out) as second:
             assert second.end() == ExitCode.BAD_INPUT
             assert "another command runs it" in second.output
@@ -51,6 +58,7 @@ def test_a_collect_that_was_killed_again_and_again(tmp_path: Path) -> None:
     with go_on(out) as cli:
         # What the killed command started may still store a row while it ends; then the sink's lock is free.
         wait_for_status(cli, out, lambda s: s.attempts_ended >= 4)
+        drain(out)
         stored = RunDir(out).rollouts.read_bytes()
         cli.process.kill()
         cli.process.wait(PATIENCE_S)
@@ -91,10 +99,13 @@ def test_a_run_that_finished_is_left_as_it_is(tmp_path: Path) -> None:
 def test_a_run_that_was_interrupted(tmp_path: Path) -> None:
     """Ctrl-C is forgotten, a cancelled group is not; from Python, with each group told once that it is closed."""
     out = tmp_path / "run"
-    with collect(out, tasks_file(tmp_path, "a", "b", "c"), "--group", 4, *SLOW) as cli:
-        wait_for_status(cli, out, lambda s: s.groups.closed == 1)
+    with collect(out, tasks_file(tmp_path, "a", "b", "c"), "--group", 4, *SLOW, "--fake", "act_s=0.5") as cli:
+        wait_for_status(cli, out, lambda s: s.attempts_ended >= 4)
+        drain(out)
         with ControlClient(out) as control:
             control.cancel(group="c")
+        # All of group a has begun, since attempts are handed out in order.
+        wait_for_status(cli, out, lambda s: s.groups.closed == 1)
         cli.process.send_signal(signal.SIGINT)
         assert cli.end() == ExitCode.INTERRUPTED
         assert f"go on with: legato-rl collect --resume --out {out}\n" in cli.output
@@ -116,9 +127,9 @@ def test_a_run_whose_server_stayed_away(tmp_path: Path) -> None:
     first = FakePolicyServer(FakePolicyConfig(latency=0.05, sglang=True, weight_version="step-1"))
     url = first.start()
     port = int(url.split(":")[2].partition("/")[0])
-    options = ("--group", 4, "--server-wait", 1, *SLOW, "--policy-url", url, *FAKE[2:])
+    options = ("--group", 4, "--server-wait", 1, *SLOW, "--fake", "act_s=0.5", "--policy-url", url, *FAKE[2:])
     with collect(out, tasks_file(tmp_path, "a", "b"), *options, LEGATO_POLICY_KEY="a-key-of-a-run") as cli:
-        cli.wait_for("groups 1/2")
+        wait_for_status(cli, out, lambda s: s.attempts_ended >= 1)
         first.close()
         assert cli.end() == ExitCode.STOPPED
     assert RunDir(out).load_run().engine["weight_version"] == "step-1"

@@ -129,6 +129,7 @@ def test_a_service_is_opened_again(tmp_path: Path) -> None:
         with connect(root, tasks, "--name", "cut", "--group", 4) as cli:
             with ControlClient(root) as client:
                 until(client, "cut", lambda status: status.attempts_ended >= 1)
+                client.drain()  # so that the run goes on, however long what follows takes
             with Cli("serve", "--dir", root) as second:
                 assert second.end() == ExitCode.BAD_INPUT
             assert second.output == f"error: dir is '{root}': another command runs it; end that one, or wait for it\n"
@@ -150,6 +151,7 @@ def test_a_service_is_opened_again(tmp_path: Path) -> None:
         again.wait_for("no run |")
         assert f"\nstopped earlier, and may go on: cut (legato-rl control resume-run {root} RUN)\n" in again.output
         with ControlClient(root) as client:
+            client.resume()
             client.resume_run("cut")
             again.wait_for("cut finished: 1 of 1 groups closed, 4 usable rollouts, mean reward ")
             client.shutdown()
