@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from worker_scene import run_file
 
-from legato_rl.control import ControlClient
+from legato_rl.control import ANSWER_S, ASK_AGAIN_S, ControlClient
 from legato_rl.endpoints import address
 from legato_rl.errors import ConfigError, ControlError, NoAnswer
 from legato_rl.frames import Message
@@ -110,8 +110,9 @@ def broker(sockets: Path) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def client(sockets: Path, broker: Broker) -> Iterator[ControlClient]:
-    """A client of it."""
+def client(sockets: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlClient]:
+    """A client of it, which does not take a busy machine for silence."""
+    monkeypatch.setattr("legato_rl.control.ASK_AGAIN_S", ANSWER_S)
     with ControlClient(sockets) as client:
         yield client
 
@@ -174,17 +175,20 @@ def test_events_stop_and_out(broker: Broker, client: ControlClient) -> None:
     assert (broker.asked[0].after, broker.asked[0].wait_s, broker.asked[0].limit) == (2, 5.0, 7)
 
 
-def test_a_question_is_asked_again_until_answered(broker: Broker, client: ControlClient) -> None:
+def test_a_question_is_asked_again_until_answered(
+    broker: Broker, client: ControlClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Under its id; an answer to something else, and a refusal of something else, are passed over."""
+    monkeypatch.setattr("legato_rl.control.ASK_AGAIN_S", ASK_AGAIN_S)
 
     def script(ask: Any) -> list[Message]:
         strange = [Accepted(id="another"), Refused(about="ResumeAsk", of="another", reason="no")]
-        return [*strange, *([Accepted(id=ask.id)] if len(broker.asked) == 3 else [])]
+        return [*strange, *([Accepted(id=ask.id)] if len(broker.asked) >= 3 else [])]
 
     broker.script = script
     client.resume()
     assert len({ask.id for ask in broker.asked}) == 1
-    assert len(broker.asked) == 3
+    assert len(broker.asked) >= 3
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -195,8 +199,9 @@ def test_a_refusal_is_an_error(broker: Broker, client: ControlClient, known: boo
         client.resume()
 
 
-def test_what_is_refused_for_now_is_asked_again(broker: Broker, client: ControlClient) -> None:
+def test_what_is_refused_for_now_is_asked_again(broker: Broker, client: ControlClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk may have space later."""
+    monkeypatch.setattr("legato_rl.control.ASK_AGAIN_S", ASK_AGAIN_S)
     broker.script = lambda ask: [
         Refused(about="Submit", of=ask.id, reason="the disk is full", again=True)
         if len(broker.asked) < 2

@@ -103,7 +103,7 @@ def test_a_key_counts_from_when_its_file_is_there(server: Server, keys: Path, ad
 
 
 @pytest.mark.parametrize("wrong_server_key", [True, False])
-def test_whoever_has_no_key_is_not_heard(server: Server, address: str, wrong_server_key: bool, tmp_path: Path) -> None:
+def test_whoever_has_no_key_is_not_heard(server: Server, keys: Path, address: str, wrong_server_key: bool) -> None:
     """A plain client, and one that takes the server for another; neither takes the server down."""
     raw = zmq.Context()
     with raw.socket(zmq.DEALER) as dealer:
@@ -116,6 +116,10 @@ def test_whoever_has_no_key_is_not_heard(server: Server, address: str, wrong_ser
         dealer.connect(address)
         dealer.send_multipart(encode(StatusAsk(id="q1")))
         assert heard(server, REFUSED_S) == []
+        # However slow the machine is: a client that is let in, and came later, is the first to be heard.
+        with Context() as context:
+            context.client("control", address, keys=keys).send(StatusAsk(id="q2"))
+            assert [received.message for received in heard(server, PATIENCE_S)] == [StatusAsk(id="q2")]
     raw.term()
 
 
