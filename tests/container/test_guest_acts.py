@@ -50,17 +50,19 @@ def test_typing_and_clicking_reach_the_programs(site: Site) -> None:
     """What is typed is in the file that the editor saves."""
     site.run("touch typed.txt")
     site.post("/setup/open_file", path="typed.txt")
+    assert site.post("/legato/ready", title="typed", cap=60).json()["ready"]
     site.act("pyautogui.click(960, 540); pyautogui.typewrite('Hello, World! 123\\n'); pyautogui.hotkey('ctrl', 's')")
-    assert site.post("/legato/ready").json()["ready"]
+    assert site.post("/legato/ready", cap=60).json()["ready"]
+    site.run("timeout 50 sh -c 'until [ -s typed.txt ]; do sleep 0.1; done'")
     assert site.form("/file", file_path="typed.txt").text == "Hello, World! 123\n"
 
 
 def test_pause_is_between_calls(site: Site) -> None:
     """pyautogui's pause lies before the next call, not after the last one."""
-    code = PREFIX + "import time; pyautogui.PAUSE = 3; t = time.monotonic(); {}; print(time.monotonic() - t)"
-    one = site.post("/legato/act", code=code.format("pyautogui.click(5, 5)")).json()
-    three = site.post("/legato/act", code=code.format("pyautogui.click(5, 5); " * 2 + "pyautogui.click(5, 5)")).json()
-    assert float(one["output"]) < 3
+    code = PREFIX + "import time; pyautogui.PAUSE = {}; t = time.monotonic(); {}; print(time.monotonic() - t)"
+    one = site.post("/legato/act", code=code.format(50, "pyautogui.click(5, 5)")).json()
+    three = site.post("/legato/act", code=code.format(3, "pyautogui.click(5, 5); " * 2 + "pyautogui.click(5, 5)")).json()
+    assert float(one["output"]) < 50
     assert float(three["output"]) >= 6
 
 
@@ -71,7 +73,7 @@ def test_background_child_is_not_waited_for(site: Site, prefix: str) -> None:
     start = SYSTEM_CLOCK.monotonic()
     assert site.post("/execute", command=["python", "-c", code]).json()["output"] == "done\n"
     assert site.run("printf copied | xclip -selection clipboard; sleep 300 & echo out") == "out\n"
-    assert SYSTEM_CLOCK.monotonic() - start < 10
+    assert SYSTEM_CLOCK.monotonic() - start < 60
     assert site.run("xclip -selection clipboard -o") == "copied"
     assert "sleep 300" in site.run("ps -eo args")
 
@@ -109,7 +111,7 @@ def _clients(site: Site) -> int:
 def test_action_with_ready(site: Site) -> None:
     """The wait that comes with an action has heard what the action drew."""
     code = PREFIX + "import subprocess; subprocess.Popen(['xterm', '-T', 'drawn-now', '-e', 'sleep', '99'])"
-    said = site.post("/legato/act", code=code, ready={"title": "drawn-now"}).json()
+    said = site.post("/legato/act", code=code, ready={"title": "drawn-now", "cap": 60}).json()
     assert said["returncode"] == 0
     assert said["ready"]["ready"]
     assert "drawn-now" in said["ready"]["windows"]
@@ -118,7 +120,7 @@ def test_action_with_ready(site: Site) -> None:
 def test_animation_is_told_and_does_not_hold_up(site: Site) -> None:
     """A region that is drawn again and again is no news; a title that never comes is waited for until the cap."""
     site.post("/setup/launch", command=["xterm", "-T", "moving", "-e", "sh -c 'while :; do date +%N; sleep 0.05; done'"])
-    said = site.post("/legato/ready", title="moving", cap=10).json()
+    said = site.post("/legato/ready", title="moving", cap=60).json()
     assert said["ready"]
     never = site.post("/legato/ready", title="^never$", cap=0.4).json()
     assert (never["ready"], never["title"]) == (False, False)

@@ -74,7 +74,9 @@ def test_execute(site: Site, route: str) -> None:
 @pytest.mark.parametrize("route", ["/execute_with_verification", "/setup/execute_with_verification"])
 def test_execute_with_verification(site: Site, route: str) -> None:
     """What was asked to come is waited for; what does not come is a 500."""
-    there = site.post(route, command="touch sign", shell=True, verification={"command_success": "test -e sign"})
+    there = site.post(
+        route, command="touch sign", shell=True, verification={"command_success": "test -e sign"}, max_wait_time=60
+    )
     assert there.json()["verification"] == "passed"
     wanted = {"window_exists": "No such window"}
     missing = site.post(route, command=["true"], verification=wanted, max_wait_time=0.3, check_interval=0.1)
@@ -114,8 +116,7 @@ def test_windows(site: Site) -> None:
         assert site.post(route, window_name="notes-7").status_code == 200
         assert site.post(route, window_name="no such window", strict=True, by_class=True).status_code == 200
         assert site.post(route).status_code == 400
-    site.post("/legato/ready", title="^tint2$")
-    assert "notes-7" not in site.run("wmctrl -l")
+    site.run("timeout 50 sh -c 'while wmctrl -l | grep notes-7; do sleep 0.1; done'")
     assert site.form("/window_size").status_code == 400
     assert site.form("/window_size", app_class_name="no-such").status_code == 500
     assert site.post("/setup/open_file").status_code == 400
@@ -127,7 +128,7 @@ def test_windows(site: Site) -> None:
 def test_launch(site: Site) -> None:
     """A program is left running; one that is not there is told."""
     assert site.post("/setup/launch", command=["xterm"]).text == "xterm launched successfully"
-    assert site.post("/legato/ready", title="user@").json()["title"]
+    assert site.post("/legato/ready", title="user@", cap=60).json()["title"]
     assert site.post("/setup/launch", command="no-such-program x").status_code == 500
 
 

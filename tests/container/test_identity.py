@@ -13,6 +13,8 @@ from container_desktops import Site
 
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.desktop import DesktopFailure
+from legato_rl.workers.desktop import guest as guest_module
+from legato_rl.workers.desktop import lease as lease_module
 from legato_rl.workers.desktop.container import ContainerDesktop, Size, container_name, start_desktop
 from legato_rl.workers.desktop.guest import Guest
 from legato_rl.workers.desktop.guest_server.answers import DESKTOP, Answer, Request, as_json
@@ -25,6 +27,15 @@ pytestmark = pytest.mark.desktop
 
 RUN = f"identity-{os.getpid()}"
 SMALL = Size(memory=2**30, cpus=1.0, screen=(1280, 720))
+PATIENCE_S = 60.0
+"""Seconds that a busy machine gets for an answer."""
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is late is not lost."""
+    for module, name in ((guest_module, "PROBE_S"), (guest_module, "SCREENSHOT_S"), (lease_module, "PROBE_S")):
+        monkeypatch.setattr(module, name, PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +108,7 @@ def test_another_desktop_does_nothing(pair: tuple[ContainerDesktop, ContainerDes
     assert Site(right.ports[5000]).run("ls /tmp") == ""
     for desktop in pair:
         desktop.guest.probe()
-        desktop.renew(900)
+        desktop.renew(900, PATIENCE_S)
 
 
 def test_osworlds_own_calls(pair: tuple[ContainerDesktop, ContainerDesktop]) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from legato_rl.desktop import DesktopFailure
 from legato_rl.workers.desktop.container import Size, start_desktop
+from legato_rl.workers.desktop.guest_server import hands as hands_module
 from legato_rl.workers.desktop.guest_server.hands import Hands
 from legato_rl.workers.desktop.guest_server.identity import User
 from legato_rl.workers.desktop.owners import reap
@@ -67,8 +68,9 @@ def test_a_slow_interpreter_is_not_killed(tmp_path: Path) -> None:
         ("import os; os._exit(3)", "it ended with 3"),
     ],
 )
-def test_an_interpreter_that_cannot_start(tmp_path: Path, pyautogui: str, why: str) -> None:
+def test_an_interpreter_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pyautogui: str, why: str) -> None:
     """The cause is told, to who wants it ready and to who acts."""
+    monkeypatch.setattr(hands_module, "GONE_S", LIMIT_S)
     hands = hands_with(tmp_path, pyautogui)
     for ask in (lambda: hands.start(LIMIT_S), lambda: hands.act("print(1)", LIMIT_S)):
         with pytest.raises(OSError, match=rf"^the prepared interpreter did not start: {why}$"):

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
+import pytest
+from patience import be_patient
+
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.config import DesktopConfig
 from legato_rl.workers.desktop.osworld import OSWorldDesktop
@@ -32,6 +35,7 @@ _desktop: OSWorldDesktop | None = None
 
 def _boot(config: DesktopConfig, name: str) -> None:
     global _desktop
+    be_patient(pytest.MonkeyPatch())
     _desktop = OSWorldDesktop(config, name)
 
 

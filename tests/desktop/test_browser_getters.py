@@ -118,6 +118,11 @@ def in_guest(desktop: OSWorldDesktop, command: str) -> None:
     assert done.rc == 0, done.stderr
 
 
+def end(desktop: OSWorldDesktop, program: str) -> None:
+    """End a program; return when it has ended."""
+    in_guest(desktop, f"pkill -x {program}; timeout 60 sh -c 'while pgrep -x {program}; do sleep 0.1; done'")
+
+
 def test_what_is_there(desktop: OSWorldDesktop) -> None:
     """Every look finds it."""
     begin(desktop, together("and", *LOOKS))
@@ -129,25 +134,29 @@ def test_a_page_that_is_not_the_one(desktop: OSWorldDesktop) -> None:
 
     The fast reset leaves Chrome's port to be had, though the look before has just closed its connection there.
     """
-    begin(desktop, together("and", *LOOKS))
-    assert desktop.evaluate() == 1.0
-    begin(desktop, together("or", *LOOKS))
+    for _ in range(3):  # on a busy machine a reset may find too late that all is clean, and is followed by a boot
+        begin(desktop, together("and", *LOOKS))
+        assert desktop.evaluate() == 1.0
+        begin(desktop, together("or", *LOOKS))
+        if desktop.reset_way == "fast":
+            break
     assert desktop.reset_way == "fast"
     desktop.act("pyautogui.hotkey('ctrl', 'w')")
+    in_guest(desktop, "timeout 60 sh -c 'while wmctrl -l | grep Shop; do sleep 0.1; done'")
     assert desktop.evaluate() == 0.0
 
 
 def test_a_browser_that_was_closed(desktop: OSWorldDesktop) -> None:
     """Nothing listens behind its port: a real 0."""
     begin(desktop, together("or", *LOOKS))
-    in_guest(desktop, "pkill -x chromium")
+    end(desktop, "chromium")
     assert desktop.evaluate() == 0.0
 
 
 def test_a_port_that_was_closed(desktop: OSWorldDesktop) -> None:
     """The browser runs, and the way to its port was ended: the policy's doing, and a real 0."""
     begin(desktop, together("or", *LOOKS[1:]))
-    in_guest(desktop, "pkill -x socat")
+    end(desktop, "socat")
     assert desktop.evaluate() == 0.0
 
 
@@ -155,7 +164,7 @@ def test_a_port_that_was_closed_and_a_web_site_to_compare_with(desktop: OSWorldD
     """OSWorld looks at the site by the same browser, and marks that it could not: the policy's doing all the same."""
     expected = {"type": "gotoRecreationPage_and_get_html_content", "selector": "class", "class": "camp-sortable-column-header"}
     begin(desktop, graded("check_direct_json_object", {"type": "active_tab_url_parse", "parse_keys": ["q"]}, expected))
-    in_guest(desktop, "pkill -x socat")
+    end(desktop, "socat")
     assert desktop.evaluate() == 0.0
 
 

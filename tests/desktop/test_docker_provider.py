@@ -71,11 +71,12 @@ def test_osworld_alone(tagged: None, disk: Path, tmp_path: Path, monkeypatch: py
     try:
         seen = env.reset(task_config=task)
         assert seen["screenshot"].startswith(b"\x89PNG")
-        # OSWorld waits for nothing but time, and a window has a title before it takes keys.
+        # OSWorld waits for nothing but time, and a window has a title before it takes keys: so it is waited for here.
         guest = Guest(env.vm_ip, int(env.server_port), SYSTEM_CLOCK)
         until(guest, "wmctrl -l | grep -q Mousepad")
-        env.step("WAIT", pause=5)
-        env.step("pyautogui.typewrite('plain words\\n')", pause=5)
+        settled = guest.json("POST", "/legato/ready", 2 * PATIENCE_S, {"title": "note", "cap": PATIENCE_S})
+        assert settled["ready"], settled
+        env.step("pyautogui.typewrite('plain words\\n')", pause=1)
         env.step("pyautogui.hotkey('ctrl', 's')", pause=1)
         until(guest, f"grep -q plain {NOTE}")
         assert env.evaluate() == 1

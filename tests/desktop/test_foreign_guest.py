@@ -16,7 +16,7 @@ from test_container_env import Boot, boot, note_task, solve
 
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.desktop import Desktop, DesktopFailure
-from legato_rl.workers.desktop import ready
+from legato_rl.workers.desktop import lease, ready
 from legato_rl.workers.desktop.container import PORTS
 from legato_rl.workers.desktop.guest import Guest as Client
 from legato_rl.workers.desktop.guest_server.answers import DESKTOP as HEADER
@@ -70,6 +70,8 @@ def guest(monkeypatch: pytest.MonkeyPatch) -> Iterator[Named]:
     """A guest whose server is ours, and in which the task is done."""
     for wait in ("AFTER_RESET", "AFTER_ACTION", "BEFORE_EVAL"):
         monkeypatch.setattr(ready, wait, Wait(quiet_s=0.1, cap_s=0.1))
+    # the foreign answer is counted off, and shall not be one to the lease's own thread
+    monkeypatch.setattr(lease, "RENEW_S", 3600.0)
     habits = {route: [lambda said=said: as_json(said)] for route, said in OWN.items()}
     with Named(commands={"^answer it": done(output="yes\n")}, habits=habits) as named:  # type: ignore[arg-type]
         yield named

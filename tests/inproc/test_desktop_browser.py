@@ -12,6 +12,7 @@ from bad.guest import Answer, Guest, done, drop
 
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.desktop import DesktopFailure
+from legato_rl.workers.desktop import browser as browser_module
 from legato_rl.workers.desktop.browser import watch_browser
 from legato_rl.workers.desktop.guest import Guest as Client
 from legato_rl.workers.desktop.watch import Watch
@@ -19,6 +20,12 @@ from legato_rl.workers.desktop.watch import Watch
 HANGS = "BrowserType.connect_over_cdp: Timeout 30000ms exceeded.\nCall log:"
 REFUSES = "BrowserType.connect_over_cdp: Unexpected status 400 when connecting to http://127.0.0.1:9222/json/version/."
 CLOSED = "BrowserType.connect_over_cdp: connect ECONNREFUSED 127.0.0.1:9222"
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine an answer is late, not lost."""
+    monkeypatch.setattr(browser_module, "PROBE_S", 60.0)
 
 
 class Playwright(ModuleType):

@@ -9,6 +9,7 @@ from bad.guest import SIZE, Answer, Guest, done
 from driven_clock import DrivenClock
 
 from legato_rl.desktop import DesktopFailure
+from legato_rl.workers.desktop import guest as guest_module
 from legato_rl.workers.desktop import ready as ready_module
 from legato_rl.workers.desktop.guest import Guest as Client
 from legato_rl.workers.desktop.look import LOOK
@@ -18,6 +19,13 @@ from legato_rl.workers.desktop.sense import StockSense
 TASK: dict[str, Any] = {"config": [{"type": "launch", "parameters": {"command": ["mousepad"]}}]}
 BARE = (160, 120, 320, 240)
 """Left, top, right, bottom of a part of the picture in which nothing is drawn."""
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine an answer is late, not lost."""
+    for module, name in ((ready_module, "PROBE_S"), (guest_module, "SCREENSHOT_S")):
+        monkeypatch.setattr(module, name, 60.0)
 
 
 def look(area: tuple[int, int, int, int] = (0, 0, 320, 240), *, mapped: bool = True, working: bool = False) -> Answer:

@@ -11,9 +11,16 @@ from driven_clock import DrivenClock
 from PIL import Image
 
 from legato_rl.desktop import DesktopFailure
+from legato_rl.workers.desktop import guest as guest_module
 from legato_rl.workers.desktop.cleaner import REST_S, START_S, come_to_rest
 from legato_rl.workers.desktop.guest import Guest as Client
 from legato_rl.workers.desktop.settle import SPARING, settle_by_looking
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine an answer is late, not lost."""
+    monkeypatch.setattr(guest_module, "SCREENSHOT_S", 60.0)
 
 
 def sessions(*programs: str) -> list[Callable[[], Answer]]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 from collections import Counter
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from bad.policy_server import BadServer, silent
-from whole_runs import Cli, check_accounts, collect, inline_task, tasks_file, wait_for_status
+from whole_runs import PATIENCE_S, Cli, check_accounts, collect, inline_task, tasks_file, wait_for_status
 from whole_services import serve, until
 
 from legato_rl import ControlClient, ControlError
@@ -24,9 +26,9 @@ from legato_rl.supervisord import KEY_VARIABLE
 
 pytestmark = pytest.mark.process
 
-KEY = "sk-2f9c1e7ab4d85063"
-PIECE = "2f9c1e7a"
-"""What is looked for: half a key is one too many."""
+PIECE = secrets.token_hex(4)
+"""What is looked for: half a key is one too many. Another one in each run, for several may run at once."""
+KEY = f"sk-{PIECE}{secrets.token_hex(4)}"
 MODEL = ("--model", "m", "--version", "v1", "--retries", 5)
 
 
@@ -37,6 +39,9 @@ class EchoServer(FakePolicyServer):
     def __init__(self) -> None:
         super().__init__(FakePolicyConfig(api_key=KEY))
         self.quoted: Counter[int] = Counter()
+        self.going = Event()
+        """Not set: no rollout gets beyond its first step."""
+        self.going.set()
         self._calls = count()
 
     def models(self) -> dict[str, Any]:
@@ -49,6 +54,7 @@ class EchoServer(FakePolicyServer):
         answer = {**super().complete(body, client), "caller": KEY, "headers": {"authorization": f"Bearer {KEY}"}}
         if len(body["messages"]) <= 2:
             return answer
+        self.going.wait(PATIENCE_S)
         way = next(self._calls) % 6
         self.quoted[way] += 1
         match way:
@@ -133,11 +139,13 @@ def test_a_run_of_its_own_keeps_the_key_to_itself(tmp_path: Path) -> None:
     """The same without a service."""
     out, server = tmp_path / "run", EchoServer()
     tasks = tasks_file(tmp_path, "a", "b", "c")
+    server.going.clear()
     with server as url:
         given = ("--desktops", 3, "--group", 3, "--close", "all", "--policy-url", url, *MODEL)
         with collect(out, tasks, *given, **{KEY_VARIABLE: KEY}) as cli:
-            wait_for_status(cli, out, lambda status: status.attempts_ended > 0)
+            wait_for_status(cli, out, lambda status: status.running > 0)
             check_processes(cli)
+            server.going.set()
             assert cli.end() in (ExitCode.DONE, ExitCode.SHORT), cli.output
     assert PIECE not in cli.output
     check_run(out, server)
