@@ -43,7 +43,7 @@ class Stopped(BaseException):
 
 
 class Dropped(BaseException):
-    """The held try is to end without a row. No Exception, as Stopped."""
+    """The held try is to end without a row, or the boot that waits is not wanted any more. No Exception, as Stopped."""
 
 
 @dataclass
@@ -71,13 +71,17 @@ class Link:
 
     def phase(self, phase: Phase, step: int = -1, past_actions: bool = False) -> None:
         """The main thread is now in `phase`; from here its deadline runs."""
-        seconds = self.config.deadline(phase)
         with self._lock:
             state = self._state
             state.phase, state.step, state.past_actions = phase, step, past_actions
             state.ready = state.ready and phase == "idle"
-            state.deadline = None if seconds is None else self.clock.monotonic() + seconds
+            state.deadline = self._deadline(phase)
         self._changed.ring()
+
+    def _deadline(self, phase: Phase) -> float | None:
+        """When `phase` is to be over, if its time begins now."""
+        seconds = self.config.deadline(phase)
+        return None if seconds is None else self.clock.monotonic() + seconds
 
     def check(self) -> None:
         """Obey a stop: raises Stopped or Dropped where one came for the held try, Dropped where the process is to end."""
@@ -135,14 +139,20 @@ class Link:
 
     @contextmanager
     def boot_token(self) -> Iterator[None]:
-        """Boot or revert a desktop inside of this: it waits until the broker lets one more boot (or the process is to end)."""
+        """Boot or revert a desktop inside of this, once the broker lets one more boot.
+
+        The wait has no deadline, and the phase's time begins with the boot. It ends as `check` does for a held try, and with
+        Dropped where nothing is held and the worker is to leave or to have no desktop.
+        """
         with self._lock:
             state = self._state
             state.boots += 1
             number = state.boot_ask = state.boots
+            # Whoever waits hangs in nothing: others boot meanwhile, or the broker is away.
+            state.deadline = None
         self._changed.ring()
         try:
-            while not self._may_boot(number) and not self.quit_.asked:
+            while not self._may_boot(number):
                 wait([self.news], 1.0)
                 self.news.clear()
             yield
@@ -152,8 +162,16 @@ class Link:
             self._changed.ring()
 
     def _may_boot(self, number: int) -> bool:
+        self.check()
         with self._lock:
-            return self._state.may_boot == number
+            state = self._state
+            if state.holds is None and (state.leave or state.park):
+                raise Dropped
+            if state.may_boot != number:
+                return False
+            state.deadline = self._deadline(state.phase)
+        self._changed.ring()
+        return True
 
     def wants_rebuild(self) -> bool:
         """Whether the broker ordered a desktop that is not built yet."""

@@ -80,18 +80,22 @@ class Worker:
         self.link.news.clear()
 
     def _build(self, quit_: Quit) -> None:
-        self._close()
+        if self._desktop is not None:
+            self._close()
+        if quit_.asked:
+            return
         limited = self.settings.boots_at_once is not None
+        # Before its turn: else the wait for it would be the closing's.
+        self.link.phase("booting")
         try:
             with self.link.boot_token() if limited else contextlib.nullcontext():
-                if quit_.asked:
-                    return
-                self.link.phase("booting")
                 self._desktop = self.build_desktop()
             if limited and hasattr(self._desktop, "boot_token"):
                 # A desktop that boots again by itself, for a revert, waits its turn too.
                 self._desktop.boot_token = self.link.boot_token
             self._desk().observe()
+        except Dropped:
+            return
         except FAULTS as error:
             log.exception("the desktop did not pass its self-check")
             self.link.built(f"{type(error).__name__}: {error}")
