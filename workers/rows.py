@@ -44,6 +44,8 @@ class RowLine:
     """Blobs sent, by hash, and when."""
     _sent: set[str] = field(default_factory=set)
     """Hashes of all blobs sent for the row that is next; a refusal of another's is none of it."""
+    _late: int = 0
+    """Refusals that may still come of the row before, which was sent more than once and refused."""
     _not_before: float = 0.0
     _run: str = ""
 
@@ -67,7 +69,7 @@ class RowLine:
         RowRefused where the sink finds the row itself wrong, Dropped where this process is to end.
         """
         put = PutRow(row=dump(draft))
-        send_row_at = 0.0
+        send_row_at, unanswered = 0.0, 0
         while True:
             if self.link.quit_.asked:
                 raise Dropped
@@ -75,6 +77,7 @@ class RowLine:
             self._pump()
             if not self._waiting and not self._under_way and now >= max(send_row_at, self._not_before):
                 self.socket.send(put)
+                unanswered += 1
                 send_row_at = now + SEND_AGAIN_S
             wait([self.socket, self.link.news], 1.0)
             self.link.news.clear()
@@ -82,21 +85,29 @@ class RowLine:
                 match message:
                     case RowStored(row=row) if row.key == draft.key:
                         self._forget()
+                        # Answers come in order: none of an earlier row comes after this.
+                        self._late = 0
                         return row
                     case BlobsNeeded(key=key, hashes=hashes) if key == draft.key:
                         self._waiting.extend(known[sha256] for sha256 in hashes if sha256 in known)
                         send_row_at = 0.0
+                        unanswered -= 1
                     case Refused(again=True):
                         self._pause(message)
                         send_row_at = 0.0
-                    case Refused(reason=reason) if self._is_final(message, put):
+                        unanswered -= self._is_of(message, put)
+                    case Refused() if self._late > 0 and self._is_of(message, put):
+                        self._late -= 1
+                    case Refused(reason=reason) if self._is_of(message, put) or message.of in self._sent:
                         self._forget()
+                        self._late = max(0, unanswered - self._is_of(message, put))
                         raise RowRefused(reason)
 
-    def _is_final(self, refused: Refused, put: PutRow) -> bool:
-        """Whether a refusal is of this row or a blob of it. One that could not even be read has no name to tell it by."""
+    @staticmethod
+    def _is_of(refused: Refused, put: PutRow) -> bool:
+        """Whether a refusal is of this row. One that could not even be read has no name to tell it by."""
         unread = refused.of == "" and refused.about == put.kind.decode()
-        return unread or refused.of == put.ident() or refused.of in self._sent
+        return unread or refused.of == put.ident()
 
     def _heard(self) -> list[Message]:
         """What came, acknowledged blobs taken off the list."""
