@@ -157,8 +157,13 @@ class Worker:
             log.error("the sink refused the row of %s: %s", draft.rollout_id, refused)
             error = RolloutError(kind="env", phase="store", type="row_refused", message=str(refused))
             lost = {"outcome": Outcome.EVALUATOR_FAILED, "reward": None, "cancel_reason": None, "error": error}
-            bare = {"steps": [], "n_steps": 0, "final_image": None, "meta": None}
-            return self.rows.store(draft.model_copy(update=lost | bare), {})
+            bare = draft.model_copy(update=lost | {"steps": [], "n_steps": 0, "final_image": None})
+        try:
+            return self.rows.store(bare, {})
+        except RowRefused as refused:
+            # A row should have its task's meta, but nothing else is left in it that could be odd.
+            log.error("the sink refused the bare row of %s: %s", draft.rollout_id, refused)
+            return self.rows.store(bare.model_copy(update={"meta": None}), {})
 
     def _desk(self) -> Desk:
         assert self._desktop is not None

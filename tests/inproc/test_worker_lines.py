@@ -110,10 +110,30 @@ def test_a_row_that_is_refused_for_good_is_accounted_for() -> None:
         scene.give(meta={"k": 1})
         scene.answer("DONE")
         refused, received = scene.row()
-        scene.rows.send(received.peer, Refused(about="PutRow", of=refused["rollout_id"], reason="meta is odd"))
+        scene.rows.send(received.peer, Refused(about="PutRow", of=refused["rollout_id"], reason="a step is odd"))
         row = scene.store(Status.ERROR)
-    assert (row["outcome"], row["reward"], row["steps"], row["meta"]) == ("evaluator_failed", None, [], None)
-    assert row["error"] == {"kind": "env", "phase": "store", "type": "row_refused", "message": "meta is odd"}
+    assert (row["outcome"], row["reward"], row["steps"], row["meta"]) == ("evaluator_failed", None, [], {"k": 1})
+    assert row["error"] == {"kind": "env", "phase": "store", "type": "row_refused", "message": "a step is odd"}
+
+
+def test_a_bare_row_that_is_refused_goes_without_its_meta() -> None:
+    """The worker lives, and its row says what the sink said first."""
+    with stage(ScriptedDesktop()) as scene:
+        scene.give(meta={"k": 1})
+        scene.answer("DONE")
+        for reason in ("meta is odd", "it still is"):
+            refused, received = scene.row()
+            scene.rows.send(received.peer, Refused(about="PutRow", of=refused["rollout_id"], reason=reason))
+        row = scene.store(Status.ERROR)
+        assert (row["outcome"], row["steps"], row["meta"], row["error"]["message"]) == (
+            "evaluator_failed",
+            [],
+            None,
+            "meta is odd",
+        )
+        scene.give(OTHER)
+        scene.answer("DONE")
+        assert scene.store()["outcome"] == "graded"
 
 
 def test_a_failed_try_is_not_mixed_into_the_next() -> None:
