@@ -171,6 +171,7 @@ MEANINGS: dict[str, str] = {
     "CallPending.down_s": "seconds the server was down",
     "queued_s": "seconds it waited for a slot",
     "CallFailed.queued_s": "seconds it did not run",
+    "stood_s": "seconds in which the rollout's own time stood still",
     "running_s": "seconds it was at the server, over all attempts",
     "paused_s": "seconds the run was paused",
     "messages": "the prompt's messages by hash, in order",

@@ -21,11 +21,11 @@ def call_id(rollout: str, lease: int = 1, step: int = 0, digest: str = "d") -> C
     return CallId(rollout=rollout, lease=lease, step=step, digest=digest)
 
 
-def completion(call: CallId, after: PromptHistory = NO_HISTORY) -> Completed:
-    """A completion of `call`, as a pool thread reports it."""
+def completion(call: CallId, after: PromptHistory = NO_HISTORY, seconds: float = 1.0) -> Completed:
+    """A completion of `call`, as a pool thread reports it that was at it for so long."""
     response = StepResponse(content="x", reasoning=None, token_ids=[1], logprobs=[0.0], tokens=None, finish_reason=None)
     model = ModelUse(
-        seconds=1.0, queued_s=0.0, attempts=0, prompt_tokens=1, completion_tokens=1, cached_tokens=None, version="v",
+        seconds=seconds, queued_s=0.0, attempts=0, prompt_tokens=1, completion_tokens=1, cached_tokens=None, version="v",
         server_version=None,
     )  # fmt: skip
     return Completed(CallReply(call=call, response=response, params={}, body_sha256="", prompt=None, model=model), after)
@@ -46,6 +46,8 @@ class Harness:
     policies: list[RunPolicy]
     now: float = 0.0
     air: dict[int, CallId] = field(default_factory=dict)
+    departed: dict[int, float] = field(default_factory=dict)
+    """By attempt, of all that ever left."""
     starts: list[str] = field(default_factory=list)
     aborted: set[int] = field(default_factory=set)
     told: dict[str, CallReply | CallFailed] = field(default_factory=dict)
@@ -57,6 +59,7 @@ class Harness:
                 case Start(call=call, token=token):
                     assert token not in self.air
                     self.air[token] = call.id
+                    self.departed[token] = self.now
                     self.starts.append(call.id.rollout)
                     assert len(self.air) <= self.core.admission.max_inflight
                     assert self.core.server.standing == "up"
@@ -98,7 +101,8 @@ class Harness:
         if token in self.aborted:
             said = Action.CANCELLED
         if said is None:
-            self.take(self.core.completed(token, completion(call), self.now))
+            done = completion(call, seconds=self.now - self.departed[token])
+            self.take(self.core.completed(token, done, self.now))
         else:
             self.take(self.core.ended(token, verdict(said) if isinstance(said, Action) else said, self.now))
 

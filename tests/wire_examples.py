@@ -130,7 +130,7 @@ EXAMPLES: list[Message] = [
     CallAsk(call=CALL, messages=["c" * 64], params={"top_p": 0.9, "stop": None}, deadline_s=None, blobs=[BLOB], policy=1),
     CallPending(call=CALL, state="queued", queued_s=1.0, running_s=0.0, down_s=0.0, paused_s=0.0, taken="ab-1"),
     CallNeeds(call=CALL, hashes=["c" * 64]),
-    CallReply(call=CALL, response=RESPONSE, params={"n": 1}, body_sha256="e" * 64, prompt=PROMPT, model=USE),
+    CallReply(call=CALL, response=RESPONSE, params={"n": 1}, body_sha256="e" * 64, prompt=PROMPT, model=USE, stood_s=0.25),
     CallFailed(call=CALL, type="timeout", message="no answer in 60 s", queued_s=0.5),
     CallCancel(call=CALL),
     CallGone(call=CALL),

@@ -230,7 +230,9 @@ def ended(link: Link) -> bool:
     return False
 
 
-def reply(ask: CallAsk, text: str, *, model: str = "m", version: str = "v1", queued_s: float = 0.0) -> CallReply:
+def reply(
+    ask: CallAsk, text: str, *, model: str = "m", version: str = "v1", queued_s: float = 0.0, stood_s: float = 0.0
+) -> CallReply:
     """A completion of `ask`, one token a character."""
     ids = list(text.encode())
     return CallReply(
@@ -251,6 +253,7 @@ def reply(ask: CallAsk, text: str, *, model: str = "m", version: str = "v1", que
             version=version,
             server_version=None,
         ),
+        stood_s=stood_s,
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from legato_rl.records import ModelUse, Timing
-from legato_rl.wire import CallPending
+from legato_rl.records import Timing
+from legato_rl.wire import CallPending, CallReply
 
 
 @dataclass
@@ -82,6 +82,7 @@ class CallClock:
         """What a proxy that takes it in now may still run it, of `deadline_s` in all."""
         return None if deadline_s is None else max(0.0, deadline_s - self._ran_before - self._running)
 
-    def use(self, told: ModelUse) -> ModelUse:
-        """What the call took, of what the last proxy tells."""
-        return told.model_copy(update={"queued_s": told.queued_s + self.away_s, "resampled": self.resampled})
+    def of(self, told: CallReply) -> CallReply:
+        """The last proxy's reply, with what the call took over all of them."""
+        use = {"queued_s": told.model.queued_s + self.away_s, "resampled": self.resampled}
+        return told.model_copy(update={"model": told.model.model_copy(update=use), "stood_s": told.stood_s + self.away_s})

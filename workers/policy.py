@@ -87,7 +87,7 @@ class PolicyLine:
                 self.socket.send(ask, [blob.data for blob in blobs])
                 answer = self._hear(ask, known, spent)
                 if isinstance(answer, CallReply):
-                    return answer.model_copy(update={"model": spent.use(answer.model)})
+                    return spent.of(answer)
                 blobs = answer
         except (Stopped, Dropped):
             self.cancel(call)

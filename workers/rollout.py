@@ -199,7 +199,7 @@ class Try:
                 raise _TimedOut from None
             raise
         self._pace.add("model_s", self.clock.monotonic() - start)
-        self._pace.stand(reply.model.queued_s)
+        self._pace.stand(reply.stood_s)
         self._reply = reply
         return merge_reasoning(reply.response.reasoning, reply.response.content)
 

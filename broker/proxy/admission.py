@@ -41,6 +41,8 @@ class Ticket:
     """The server's outages so far when that attempt left."""
     ran_before: float = 0.0
     """Seconds that the call had run when that attempt left."""
+    stood_before: float = 0.0
+    """Seconds that the rollout's time had stood still then. It may go on to, under the attempt: in a pause or an outage."""
     pause_until: float | None = None
     clock: Clock = "queued"
     spent: dict[Clock, float] = field(default_factory=lambda: dict.fromkeys(CLOCKS, 0.0))
@@ -130,6 +132,7 @@ class Admission:
         ticket.outages, ticket.ran_before = self.server.outages, ticket.spent["running"]
         self.slots.add(ticket.token)
         self._set_clock(ticket, now)
+        ticket.stood_before = ticket.standing_s
         return ticket
 
     def free(self, token: int) -> None:

@@ -125,8 +125,9 @@ class Core:
         call.apply(Event.COMPLETED)
         ticket = call.ticket
         self.admission.leave(ticket, now)
-        use = done.reply.model.model_copy(update={"queued_s": ticket.standing_s, "attempts": ticket.attempts})
-        call.answer, call.after = done.reply.model_copy(update={"model": use}), done.after
+        use = done.reply.model.model_copy(update={"queued_s": ticket.stood_before, "attempts": ticket.attempts})
+        call.answer = done.reply.model_copy(update={"model": use, "stood_s": ticket.standing_s})
+        call.after = done.after
         return [Tell(call), *self._admit(now)]
 
     def ended(self, token: int, verdict: Verdict, now: float) -> list[Order]:

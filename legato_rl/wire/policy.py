@@ -52,7 +52,11 @@ class CallNeeds(Message):
 
 
 class CallReply(Message):
-    """proxy -> worker: the completion, kept until the next step."""
+    """proxy -> worker: the completion, kept until the next step.
+
+    The rollout's own time stands still also where the run is paused, or the server down, while the attempt runs: `stood_s`
+    has that, `model.queued_s` only what was before the attempt.
+    """
 
     call: CallId
     response: StepResponse
@@ -60,6 +64,7 @@ class CallReply(Message):
     body_sha256: str
     prompt: PromptRecord | None
     model: ModelUse
+    stood_s: float = 0.0
 
 
 class CallFailed(Message):

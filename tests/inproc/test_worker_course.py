@@ -31,10 +31,10 @@ def past_actions(scene: Stage) -> bool:
 
 
 def test_the_time_that_a_call_waits_is_not_the_rollouts() -> None:
-    """A call that was queued for a minute leaves a rollout of five seconds the time that it acts in."""
+    """A minute's pause under a call leaves a rollout of five seconds the time that it acts in."""
     with stage(ScriptedDesktop(does={"act": acting(0.4)}), rollout_timeout=5.0) as scene:
         scene.give()
-        scene.answer("one,two", queued_s=60.0)
+        scene.answer("one,two", stood_s=60.0)
         ask = scene.answer("DONE")
         row = scene.store()
     assert row["outcome"] == "graded"

@@ -6,9 +6,12 @@ import signal
 from pathlib import Path
 
 import pytest
-from whole_runs import Cli, collect, rows_of, tasks_file
+from whole_runs import Cli, collect, inline_task, rows_of, tasks_file
+from whole_services import serving, until
 
 from legato_rl.errors import ExitCode
+from legato_rl.fake.policy_config import FakePolicyConfig
+from legato_rl.fake.server import FakePolicyServer
 from legato_rl.verify import examine
 
 pytestmark = pytest.mark.process
@@ -53,3 +56,19 @@ def test_a_run_that_was_killed(tmp_path: Path) -> None:
     assert report.faults == []
     assert report.rows > 0
     assert [note for note in report.notes if note.endswith(" attempts have no final row")]
+
+
+def test_a_run_that_was_paused_under_its_calls(tmp_path: Path) -> None:
+    """They end while nothing more is admitted: each is told to have taken its time once, not as a wait for the pause too."""
+    with FakePolicyServer(FakePolicyConfig(latency=0.5)) as url:
+        policy = ("--policy-url", url, "--model", "fake", "--version", "v1")
+        with serving(tmp_path / "d", *policy, "--desktops", 2, "--seed", 1) as (_, client):
+            run, folder = client.submit([inline_task("a")], {"group": 2})
+            for _ in range(2):
+                until(client, run, lambda status: status.running > 0 or status.state == "finished")
+                assert client.pause("wait").running == 0
+                client.resume()
+            until(client, run, lambda status: status.state == "finished")
+    report = examine(Path(folder))
+    assert report.faults == []
+    assert report.rows == 2

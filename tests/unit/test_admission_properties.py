@@ -27,7 +27,10 @@ class Accounts(Harness):
     def __init__(self, slots: int) -> None:
         super().__init__(Core(slots, 600.0, "boot"), [run_policy(run, RETRIES) for run in RUNS])
         self.since: dict[int, float] = {}
+        self.sent: dict[int, int] = {}
+        """Attempts by ticket."""
         self.left: dict[int, int] = {}
+        """The same, less those that a pause took back."""
         self.tickets: list[Ticket] = []
         """Kept, so that no two of them have the same id()."""
         self.tokens: set[int] = set()
@@ -41,16 +44,25 @@ class Accounts(Harness):
                     assert token not in self.tokens, "no attempt leaves twice"
                     self.tokens.add(token)
                     assert call.ticket is not None
+                    self.sent[id(call.ticket)] = self.sent.get(id(call.ticket), 0) + 1
                     self.left[id(call.ticket)] = self.left.get(id(call.ticket), 0) + 1
                 case Tell(call=call) if isinstance(call.answer, CallReply):
                     assert call.ticket is not None
                     assert call.answer.model.attempts == self.left[id(call.ticket)]
-                    assert call.answer.model.queued_s == pytest.approx(call.ticket.standing_s)
+                    self.check_answer(call.answer, call.ticket)
         super().take(orders)
         for ticket in self.core.admission.tickets.values():
             if id(ticket) not in self.since:
                 self.since[id(ticket)] = self.now
                 self.tickets.append(ticket)
+
+    def check_answer(self, answer: CallReply, ticket: Ticket) -> None:
+        """What it waited for and what it took do not overlap; the rollout's time stood still with the ticket's."""
+        use, whole = answer.model, self.now - self.since[id(ticket)]
+        assert use.seconds + use.queued_s <= whole + 1e-6
+        if self.sent[id(ticket)] == 1:
+            assert use.seconds + use.queued_s == pytest.approx(whole)
+        assert answer.stood_s == pytest.approx(ticket.standing_s)
 
     def obey(self, pause: PauseMode | None = None, max_inflight: int | None = None) -> None:
         """What a pause takes back counts as no attempt."""

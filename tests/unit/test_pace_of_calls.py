@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from legato_rl.records import ModelUse
+from proxy_on_paper import completion
+
 from legato_rl.wire import CallId, CallPending
 from legato_rl.workers.pace import CallClock
 
@@ -15,12 +16,11 @@ def told(taken: str, running_s: float) -> CallPending:
 
 def use(clock: CallClock, queued_s: float) -> tuple[float, int]:
     """What the record says of a call whose last proxy tells `queued_s`."""
-    told = ModelUse(
-        seconds=1.0, queued_s=queued_s, attempts=1, prompt_tokens=1, completion_tokens=1, cached_tokens=None, version="v",
-        server_version=None,
-    )  # fmt: skip
-    made = clock.use(told)
-    return made.queued_s, made.resampled
+    told = completion(CALL, seconds=1.0).reply
+    use = told.model.model_copy(update={"queued_s": queued_s})
+    made = clock.of(told.model_copy(update={"model": use, "stood_s": queued_s + 0.5}))
+    assert made.stood_s == made.model.queued_s + 0.5, "the rollout's time stood still for half a second of the attempt"
+    return made.model.queued_s, made.model.resampled
 
 
 def test_a_call_of_one_proxy_is_as_that_one_tells_it() -> None:
