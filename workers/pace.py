@@ -82,7 +82,10 @@ class CallClock:
         """What a proxy that takes it in now may still run it, of `deadline_s` in all."""
         return None if deadline_s is None else max(0.0, deadline_s - self._ran_before - self._running)
 
-    def of(self, told: CallReply) -> CallReply:
+    def of(self, told: CallReply, now: float) -> CallReply:
         """The last proxy's reply, with what the call took over all of them."""
-        use = {"queued_s": told.model.queued_s + self.away_s, "resampled": self.resampled}
-        return told.model_copy(update={"model": told.model.model_copy(update=use), "stood_s": told.stood_s + self.away_s})
+        # That proxy may have taken in an earlier ask than the one that was last sent when it was first heard.
+        before = now - self.began - told.model.queued_s - told.model.seconds
+        away_s = max(0.0, min(self.away_s, before))
+        use = {"queued_s": told.model.queued_s + away_s, "resampled": self.resampled}
+        return told.model_copy(update={"model": told.model.model_copy(update=use), "stood_s": told.stood_s + away_s})

@@ -87,7 +87,7 @@ class PolicyLine:
                 self.socket.send(ask, [blob.data for blob in blobs])
                 answer = self._hear(ask, known, spent)
                 if isinstance(answer, CallReply):
-                    return spent.of(answer)
+                    return spent.of(answer, self.clock.monotonic())
                 blobs = answer
         except (Stopped, Dropped):
             self.cancel(call)

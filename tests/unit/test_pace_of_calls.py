@@ -14,11 +14,11 @@ def told(taken: str, running_s: float) -> CallPending:
     return CallPending(call=CALL, state="running", queued_s=0.0, running_s=running_s, down_s=0.0, paused_s=0.0, taken=taken)
 
 
-def use(clock: CallClock, queued_s: float) -> tuple[float, int]:
-    """What the record says of a call whose last proxy tells `queued_s`."""
+def use(clock: CallClock, queued_s: float, now: float = 200.0) -> tuple[float, int]:
+    """What the record says at `now` of a call whose last proxy tells `queued_s`, and a second at the server."""
     told = completion(CALL, seconds=1.0).reply
     use = told.model.model_copy(update={"queued_s": queued_s})
-    made = clock.of(told.model_copy(update={"model": use, "stood_s": queued_s + 0.5}))
+    made = clock.of(told.model_copy(update={"model": use, "stood_s": queued_s + 0.5}), now)
     assert made.stood_s == made.model.queued_s + 0.5, "the rollout's time stood still for half a second of the attempt"
     return made.model.queued_s, made.model.resampled
 
@@ -42,6 +42,16 @@ def test_the_time_in_which_no_proxy_was_there_is_a_wait() -> None:
     clock.told(told("a-1", 0.0))
     assert use(clock, 1.0) == (11.0, 0)
     assert clock.left(30.0) == 30.0
+
+
+def test_a_proxy_that_is_heard_late_was_not_away() -> None:
+    """It took the first ask in, and its word of that came after the second: what it waited and ran is not counted again."""
+    clock = CallClock(began=100.0)
+    clock.asked(100.0)
+    clock.asked(102.0)
+    clock.told(told("a-1", 0.0))
+    assert use(clock, 1.5, 102.5) == (1.5, 0)
+    assert use(clock, 1.5, 103.0) == (2.0, 0)
 
 
 def test_a_call_that_was_lost_twice() -> None:
