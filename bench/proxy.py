@@ -163,22 +163,24 @@ class Worker:
     window: list[bytes]
     parts: dict[str, bytes] = field(default_factory=dict)
     step: int = 0
+    previous: str = ""
 
     def call(self, message: bytes, image: bytes) -> None:
         """One model call, from the ask to the reply."""
         self.window = [*self.window[1:], message]
         hashes = [sha256_hex(text) for text in self.window]
         call = CallId(rollout=self.rollout, lease=1, step=self.step, digest=hashes[-1])
-        self.step += 1
-        blobs = [image, message]
+        self.step, blobs = self.step + 1, [image, message]
         while True:
             names = [BlobName(sha256=sha256_hex(b), size=len(b), type="message" if b[:1] == b"{" else "image") for b in blobs]
-            self.socket.send(CallAsk(call=call, messages=hashes, params=PARAMS, deadline_s=None, blobs=names), list(blobs))
+            ask = CallAsk(call=call, messages=hashes, params=PARAMS, deadline_s=None, blobs=names, previous=self.previous)
+            self.socket.send(ask, list(blobs))
             blobs = []
             while not blobs:
                 wait([self.socket], 2.0)
                 for received in self.socket.receive():
                     if isinstance(received.message, CallReply):
+                        self.previous = received.message.ids_hash()
                         return
                     if isinstance(received.message, CallNeeds):
                         blobs = [self.parts[sha256] for sha256 in received.message.hashes]

@@ -177,6 +177,7 @@ MEANINGS: dict[str, str] = {
     "messages": "the prompt's messages by hash, in order",
     "CallAsk.params": "the request body less `messages` and `model`",
     "CallReply.params": "the request body that was sent, less `messages`",
+    "previous": "hash of the canonical JSON of the last step's `[prompt.sha256, response.token_ids]`; empty without these",
     "deadline_s": "seconds that the rollout has left; nil without a limit",
     "blobs": "names of the blob frames that follow, in order",
     "hashes": "the blobs that are needed",

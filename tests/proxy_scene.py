@@ -72,7 +72,7 @@ class Worker:
     def ask(
         self, rollout: str = "r:g:0:0", step: int = 0, lease: int = 1, digest: str = "d",
         messages: tuple[bytes, ...] = (text("hi"),), blobs: tuple[bytes, ...] | None = None,
-        deadline_s: float | None = None, policy: int = 0,
+        deadline_s: float | None = None, policy: int = 0, previous: str = "",
     ) -> CallId:  # fmt: skip
         """Ask for a completion of `messages`, with `blobs` along (all of `messages` unless given)."""
         call = CallId(rollout=rollout, lease=lease, step=step, digest=digest)
@@ -81,7 +81,9 @@ class Worker:
             BlobName(sha256=sha256_hex(blob), size=len(blob), type="message" if blob[:1] == b"{" else "image") for blob in along
         ]
         hashes = [sha256_hex(message) for message in messages]
-        asked = CallAsk(call=call, messages=hashes, params=PARAMS, deadline_s=deadline_s, blobs=names, policy=policy)
+        asked = CallAsk(
+            call=call, messages=hashes, params=PARAMS, deadline_s=deadline_s, blobs=names, policy=policy, previous=previous
+        )
         self.socket.send(asked, list(along))
         return call
 

@@ -63,6 +63,7 @@ class PolicyLine:
         self,
         call: CallId,
         policy: int,
+        previous: str,
         messages: list[str],
         params: dict[str, Any],
         deadline_s: float | None,
@@ -71,7 +72,8 @@ class PolicyLine:
     ) -> CallReply:
         """The completion of `call`. CallError where none will come; Stopped or Dropped where the try is to end.
 
-        `policy` is the assignment's. `deadline_s` seconds it may run in all, also where a proxy ends in between.
+        `policy` is the assignment's, `previous` the `ids_hash` of the last step's answer.
+        `deadline_s` seconds it may run in all, also where a proxy ends in between.
         `new` are the blobs that the proxy has not seen; `known` holds every blob of the rollout, for what it asks again.
         """
         blobs, spent = new, CallClock(self.clock.monotonic())
@@ -81,7 +83,13 @@ class PolicyLine:
                 self.link.check()
                 names = [BlobName(sha256=blob.sha256, size=len(blob.data), type=blob.type) for blob in blobs]
                 ask = CallAsk(
-                    call=call, messages=messages, params=params, deadline_s=spent.left(deadline_s), blobs=names, policy=policy
+                    call=call,
+                    messages=messages,
+                    params=params,
+                    deadline_s=spent.left(deadline_s),
+                    blobs=names,
+                    policy=policy,
+                    previous=previous,
                 )
                 spent.asked(self.clock.monotonic())
                 self.socket.send(ask, [blob.data for blob in blobs])

@@ -67,6 +67,8 @@ class Try:
         self._steps: list[Step] = []
         self._reply: CallReply | None = None
         self._call: CallId | None = None
+        self._previous = ""
+        """The `ids_hash` of the last step's answer."""
         self._hashes: list[str] = []
         self._screen = b""
         self._over = False
@@ -188,10 +190,10 @@ class Try:
         self._hashes, new = self.conversation.add(payload["messages"])
         self.rows.put(new)
         call = self._call = call_id(key, self.lease, self._step, self._hashes, params)
-        start = self.clock.monotonic()
+        known, start = self.conversation.blobs, self.clock.monotonic()
         try:
             reply = self.policy.call(
-                call, self.assignment.policy, self._hashes, params, self._pace.left(start), new, self.conversation.blobs
+                call, self.assignment.policy, self._previous, self._hashes, params, self._pace.left(start), new, known
             )
         except CallError as error:
             self._pace.add("model_s", self.clock.monotonic() - start)
@@ -204,6 +206,7 @@ class Try:
         return merge_reasoning(reply.response.reasoning, reply.response.content)
 
     def _keep(self, reply: CallReply, actions: list[ActionRecord]) -> None:
+        self._previous = reply.ids_hash()
         request = StepRequest(messages=self._hashes, params=reply.params, body_sha256=reply.body_sha256, prompt=reply.prompt)
         self._steps.append(
             Step(

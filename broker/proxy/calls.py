@@ -186,16 +186,19 @@ class Call:
             return Event.OUTDATED
         return Event.REPLACED
 
-    def history_for(self, asked: CallId) -> PromptHistory:
-        """What the prompt of `asked`, which takes this call's place, is told as a difference to.
+    def history_for(self, ask: CallAsk) -> PromptHistory:
+        """What the prompt of `ask`, which takes this call's place, is told as a difference to.
 
-        The next step's is this one with its answer; the same step's, asked otherwise, is still the step before.
+        The next step's is this one with its answer, if that is the one that the worker has: a proxy before this one may have
+        answered the same call. The same step's, asked otherwise, is still the step before.
         """
+        asked = ask.call
         if asked.lease != self.id.lease:
             return NO_HISTORY
         if asked.step == self.id.step:
             return self.before
-        return self.after if asked.step == self.id.step + 1 else NO_HISTORY
+        used = isinstance(self.answer, CallReply) and self.answer.ids_hash() == ask.previous
+        return self.after if used and asked.step == self.id.step + 1 else NO_HISTORY
 
 
 def check_ask(ask: CallAsk) -> None:

@@ -88,7 +88,7 @@ class Core:
             return call, [*orders, *self._admit(now)]
         before = NO_HISTORY
         if call is not None:
-            before = call.history_for(ask.call)
+            before = call.history_for(ask)
             orders += self._drop(call, event, now)
         self._taken += 1
         midway = call is None and ask.call.step > 0

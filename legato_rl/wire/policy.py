@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from legato_rl.canonical import canonical_json, sha256_hex
 from legato_rl.frames import Message
 from legato_rl.parts import BlobName, CallId
 from legato_rl.records import Items, ModelUse, PromptRecord, StepResponse
@@ -15,6 +16,8 @@ class CallAsk(Message):
 
     `params` is the body less `messages` and `model`; the proxy adds the model in force. `deadline_s` is what is left of
     the rollout's own time: the running HTTP attempt is ended when it has used that much. `policy` is the assignment's.
+    `previous` names the answer that the worker has of the step before: only to its ids is the prompt told as a difference,
+    since another proxy may have answered that step otherwise.
     """
 
     call: CallId
@@ -23,6 +26,7 @@ class CallAsk(Message):
     deadline_s: float | None
     blobs: Items[BlobName]
     policy: int = 0
+    previous: str = ""
 
     def ident(self) -> str:
         return str(self.call)
@@ -65,6 +69,12 @@ class CallReply(Message):
     prompt: PromptRecord | None
     model: ModelUse
     stood_s: float = 0.0
+
+    def ids_hash(self) -> str:
+        """Names the ids of the prompt and of what was sampled after it; empty where the server gave none."""
+        if self.prompt is None:
+            return ""
+        return sha256_hex(canonical_json([self.prompt.sha256, self.response.token_ids]))
 
 
 class CallFailed(Message):

@@ -82,14 +82,31 @@ def test_the_next_step_sends_its_new_message_alone_and_tells_its_prompt_as_a_dif
         worker, png = here.worker(), b"\x89PNG one"
         first, second = picture(png), text("next")
         worker.ask(messages=(first,), blobs=(png, first))
-        one = worker.hear(CallReply).prompt
-        worker.ask(step=1, digest="e", messages=(first, second), blobs=(second,))
+        answer = worker.hear(CallReply)
+        one = answer.prompt
+        worker.ask(step=1, digest="e", messages=(first, second), blobs=(second,), previous=answer.ids_hash())
         two = worker.hear(CallReply).prompt
         assert one is not None
         assert two is not None
         assert (one.keep, one.add, one.images) == (0, [1, 2, 99, 3], [(2, 2, sha256_hex(png))])
         assert (two.keep, two.add) == (7, [4])
         assert rebuild([*rebuild([], one), 7, 8], two) == prompts[1]
+
+
+def test_a_prompt_after_an_answer_that_the_worker_never_used_is_told_whole() -> None:
+    """The worker has [7, 9] of a proxy that is gone; this one sampled [7, 8] for its repeat, as the next prompt has it."""
+    prompts = [[1, 2], [1, 2, 7, 8, 4]]
+    server = ModelServer(lambda body: (200, completion(prompt=prompts[len(body["messages"]) - 1])))
+    with scene(server) as here:
+        worker = here.worker()
+        worker.ask()
+        lost = worker.hear(CallReply)
+        response = lost.response.model_copy(update={"token_ids": [7, 9]})
+        recorded = lost.model_copy(update={"response": response})
+        worker.ask(step=1, digest="e", messages=(text("hi"), text("next")), previous=recorded.ids_hash())
+        two = worker.hear(CallReply).prompt
+        assert two is not None
+        assert (two.keep, rebuild([*prompts[0], 7, 9], two)) == (0, prompts[1])
 
 
 def test_a_cancel_closes_the_connection_and_is_answered_gone_each_time(here: Scene) -> None:

@@ -7,7 +7,7 @@ from worker_scene import KEY, reply, stage
 
 from legato_rl.canonical import sha256_hex
 from legato_rl.desktop import ActResult, DesktopFailure
-from legato_rl.records import RolloutKey, Status
+from legato_rl.records import PromptRecord, RolloutKey, Status
 from legato_rl.wire import BlobsNeeded, CallAsk, CallNeeds, CallPending, Refused
 
 OTHER = RolloutKey(run="r1", group="g1", attempt=1, try_=0)
@@ -27,8 +27,11 @@ def test_a_call_is_asked_again_until_it_is_answered() -> None:
         scene.tell(received, CallNeeds(call=first.call, hashes=[first.blobs[0].sha256]))
         third, received = scene.call()
         assert (third.call, third.blobs) == (first.call, [first.blobs[0]])
-        scene.tell(received, reply(third, "click"))
+        prompt = PromptRecord(keep=0, add=[1], images=[], sha256="a" * 64)
+        answer = reply(third, "click").model_copy(update={"prompt": prompt})
+        scene.tell(received, answer)
         later = scene.answer("DONE")
+        assert (first.previous, later.previous) == ("", answer.ids_hash())
         assert (later.call.step, later.call.lease) == (1, first.call.lease)
         assert later.call.digest != first.call.digest
         assert later.messages[0] == first.messages[0]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from proxy_on_paper import completion
 
 from legato_rl.broker.proxy.calls import IN_WORK, TRANSITIONS, Call, Event, State, UnknownTransition, check_ask
 from legato_rl.errors import WireError
 from legato_rl.prompt_ids import NO_HISTORY, PromptHistory
-from legato_rl.wire import CallAsk, CallId
+from legato_rl.records import PromptRecord
+from legato_rl.wire import CallAsk, CallFailed, CallId, CallReply
 
 A = "a" * 64
 
@@ -16,6 +18,14 @@ def ask(lease: int = 1, step: int = 0, digest: str = "d", **fields: object) -> C
     """An ask of rollout r:g:0:0."""
     call = CallId(rollout="r:g:0:0", lease=lease, step=step, digest=digest)
     return CallAsk.model_validate({"call": call, "messages": [A], "params": {}, "deadline_s": None, "blobs": [], **fields})
+
+
+def answered(token_ids: list[int], prompt: str | None = A) -> CallReply:
+    """An answer to a prompt whose ids have this hash; None for a server that gave none."""
+    reply = completion(ask().call).reply
+    record = None if prompt is None else PromptRecord(keep=0, add=[], images=[], sha256=prompt)
+    response = reply.response.model_copy(update={"token_ids": token_ids})
+    return reply.model_copy(update={"response": response, "prompt": record})
 
 
 @pytest.mark.parametrize("state", State)
@@ -70,9 +80,28 @@ def test_what_an_ask_is_to_the_held_call(lease: int, step: int, digest: str, eve
 )
 def test_which_ids_the_next_prompt_is_compared_with(lease: int, step: int, history: str) -> None:
     """The next step's prompt follows this answer; the same step's, asked otherwise, the step before; else nothing."""
+    answer = answered([1, 2])
     known = {"before": PromptHistory(b"1234"), "after": PromptHistory(b"12345678"), "none": NO_HISTORY}
-    held = Call(ask(step=3), b"peer", 0.0, before=known["before"], after=known["after"])
-    assert held.history_for(ask(lease, step, "other").call) == known[history]
+    held = Call(ask(step=3), b"peer", 0.0, answer=answer, before=known["before"], after=known["after"])
+    assert held.history_for(ask(lease, step, "other", previous=answer.ids_hash())) == known[history]
+
+
+@pytest.mark.parametrize(
+    ("held", "recorded"),
+    [
+        (answered([1, 2]), answered([1, 3])),
+        (answered([1, 2]), answered([1, 2], prompt=None)),
+        (answered([1, 2], prompt=None), answered([1, 2])),
+        (answered([1, 2]), answered([1, 2], prompt="b" * 64)),
+        (CallFailed(call=ask().call, type="timeout", message="no answer in 60 s", queued_s=0.0), answered([], prompt=None)),
+    ],
+)
+def test_no_prompt_is_told_as_a_difference_to_ids_that_the_worker_has_not(
+    held: CallReply | CallFailed, recorded: CallReply
+) -> None:
+    """A proxy before this one answered the step too, and that answer is the one in the record."""
+    call = Call(ask(step=3), b"peer", 0.0, answer=held, after=PromptHistory(b"12345678"))
+    assert call.history_for(ask(step=4, previous=recorded.ids_hash())) == NO_HISTORY
 
 
 @pytest.mark.parametrize(
