@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,16 +27,21 @@ from legato_rl.wire import (
     BlobName,
     CallAsk,
     CallCancel,
+    CallFailed,
     CallId,
+    CallNeeds,
+    CallReply,
     Message,
     PolicyName,
     ProxyBeat,
     ProxyOrder,
     RunPolicy,
 )
+from legato_rl.workers.policy import ASK_AGAIN_S
 
 KEY = "sk-very-secret"
 PARAMS: dict[str, Any] = {"temperature": 1.0, "logprobs": True, "return_token_ids": True}
+ANSWERS = (CallReply, CallFailed)
 M = TypeVar("M", bound=Message)
 
 
@@ -68,39 +73,69 @@ class Worker:
     seen: list[Message] = field(default_factory=list)
     """All that ever came."""
     unread: list[Message] = field(default_factory=list)
+    previous: str = ""
+    """Of the last answer that was heard."""
+    asked: CallAsk | None = None
+    """The last one."""
+    known: dict[str, bytes] = field(default_factory=dict)
+    """All blobs so far, by hash."""
 
     def ask(
         self, rollout: str = "r:g:0:0", step: int = 0, lease: int = 1, digest: str = "d",
         messages: tuple[bytes, ...] = (text("hi"),), blobs: tuple[bytes, ...] | None = None,
-        deadline_s: float | None = None, policy: int = 0, previous: str = "",
+        deadline_s: float | None = None, policy: int = 0, previous: str | None = None,
     ) -> CallId:  # fmt: skip
         """Ask for a completion of `messages`, with `blobs` along (all of `messages` unless given)."""
         call = CallId(rollout=rollout, lease=lease, step=step, digest=digest)
         along = messages if blobs is None else blobs
+        self.known.update({sha256_hex(blob): blob for blob in (*messages, *along)})
+        self.asked = CallAsk(
+            call=call,
+            messages=[sha256_hex(message) for message in messages],
+            params=PARAMS,
+            deadline_s=deadline_s,
+            blobs=[],
+            policy=policy,
+            previous=self.previous if previous is None else previous,
+        )
+        self._ask_with(along)
+        return call
+
+    def _ask_with(self, along: Sequence[bytes]) -> None:
+        """Send the last ask, with these blobs."""
+        assert self.asked is not None
         names = [
             BlobName(sha256=sha256_hex(blob), size=len(blob), type="message" if blob[:1] == b"{" else "image") for blob in along
         ]
-        hashes = [sha256_hex(message) for message in messages]
-        asked = CallAsk(
-            call=call, messages=hashes, params=PARAMS, deadline_s=deadline_s, blobs=names, policy=policy, previous=previous
-        )
-        self.socket.send(asked, list(along))
-        return call
+        self.socket.send(self.asked.model_copy(update={"blobs": names}), list(along))
 
     def cancel(self, call: CallId) -> None:
         self.socket.send(CallCancel(call=call))
 
     def hear(self, kind: type[M], accept: Callable[[M], bool] = lambda message: True) -> M:
-        """The next message of this kind that `accept` takes; others before it are passed over."""
-        give_up = time.monotonic() + WAIT_S
+        """The next message of this kind that `accept` takes; others before it are passed over.
+
+        The answer to the last ask is asked for again until it comes, with what the proxy needs, as workers do: it drops a call
+        that nobody repeats. Late answers to another call are passed over too.
+        """
+        give_up, again = time.monotonic() + WAIT_S, time.monotonic() + ASK_AGAIN_S
         while time.monotonic() < give_up:
             for received in self.socket.receive():
                 self.seen.append(received.message)
                 self.unread.append(received.message)
             while self.unread:
                 message = self.unread.pop(0)
+                if isinstance(message, ANSWERS) and (self.asked is None or message.call != self.asked.call):
+                    continue
                 if isinstance(message, kind) and accept(message):
+                    if isinstance(message, CallReply):
+                        self.previous = message.ids_hash()
                     return message
+                if isinstance(message, CallNeeds) and kind in ANSWERS:
+                    self._ask_with([self.known[sha256] for sha256 in message.hashes])
+            if kind in ANSWERS and time.monotonic() >= again:
+                self._ask_with([])
+                again = time.monotonic() + ASK_AGAIN_S
             wait([self.socket], 0.05)
         raise AssertionError(f"no {kind.__name__} came, but {self.seen[-3:]}")
 

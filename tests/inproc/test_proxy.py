@@ -82,9 +82,8 @@ def test_the_next_step_sends_its_new_message_alone_and_tells_its_prompt_as_a_dif
         worker, png = here.worker(), b"\x89PNG one"
         first, second = picture(png), text("next")
         worker.ask(messages=(first,), blobs=(png, first))
-        answer = worker.hear(CallReply)
-        one = answer.prompt
-        worker.ask(step=1, digest="e", messages=(first, second), blobs=(second,), previous=answer.ids_hash())
+        one = worker.hear(CallReply).prompt
+        worker.ask(step=1, digest="e", messages=(first, second), blobs=(second,))
         two = worker.hear(CallReply).prompt
         assert one is not None
         assert two is not None
@@ -137,13 +136,15 @@ def test_another_digest_aborts_and_gets_its_own_answer(here: Scene) -> None:
 
 
 def test_a_call_that_nobody_repeats_is_aborted(here: Scene) -> None:
-    """After ten seconds of silence the server sees the hang-up."""
+    """After ten seconds of silence the server sees the hang-up; who then asks again is answered."""
     worker = here.worker()
     here.server.hold()
     worker.ask()
     here.server.wait_request()
     here.clock.ahead += SILENCE_S
     assert here.server.hung_up.wait(20)
+    here.server.let_go()
+    worker.hear(CallReply)
 
 
 def test_max_inflight_holds_over_all_desktops() -> None:
@@ -192,6 +193,7 @@ def test_a_rollout_on_the_bundled_server_tells_all_its_prompts() -> None:
             assert reply.prompt is not None
             assert reply.response.token_ids is not None
             assert len(reply.prompt.images) == len(prompt) - 1
+            assert (reply.prompt.keep > 0) == (step > 0)
             ids = rebuild(ids, reply.prompt) + reply.response.token_ids
 
 
