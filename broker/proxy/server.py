@@ -63,7 +63,7 @@ class ProxyServer:
         self._orders = orders
         self._clock = clock
         self._order: ProxyOrder | None = None
-        """The last one that was not refused."""
+        """The last one that was obeyed: neither refused, nor more than the system allows."""
         self._done = 0
         """Its number, once it is carried out."""
         self._fault = ""
@@ -159,12 +159,13 @@ class ProxyServer:
         self._fault = fault
         if fault:
             return []
-        self._order = order
         inflight = self._inflight(order.max_inflight)
         self._pool.grow(inflight)
         # Until calls go to its server none leaves: the old one would answer it under the new one's version.
         held: PauseMode | None = "wait" if self._moves(order) else None
-        return self._core.obey(order.policies, inflight, order.pause or held, now)
+        orders = self._core.obey(order.policies, inflight, order.pause or held, now)
+        self._order = order
+        return orders
 
     def _moves(self, order: ProxyOrder) -> bool:
         return order.url not in ("", self._url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Thread
 
 import pytest
 from model_server import Answer, Body, ModelServer, completion
@@ -91,6 +92,22 @@ def test_more_calls_at_once_than_the_proxy_began_with(here: Scene) -> None:
     for worker in workers:
         worker.hear(CallReply)
     assert here.server.most == 1
+
+
+def test_an_order_that_could_not_be_carried_out_is_not_told_as_done(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system has no more threads: the beats tell the order before, until it has."""
+
+    def refuse(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Thread, "start", refuse)
+        number = here.broker.push(max_inflight=3)
+        here.beat(lambda _: here.proxy.faults.total > 0)
+        heard = len(here.beats)
+        here.beat(lambda _: len(here.beats) > heard + 2)
+    assert {beat.order for beat in here.beats[heard:]} == {number - 1}
+    assert here.broker.order(max_inflight=3).order == number + 1
 
 
 def test_a_server_that_is_away_during_a_pause_is_paused_and_not_given_up() -> None:
