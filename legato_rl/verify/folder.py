@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from legato_rl._version import __version__
 from legato_rl.errors import RecordError
+from legato_rl.records import Outcome
 from legato_rl.rundir import RunDir
 from legato_rl.supervisord import KEY_VARIABLE
 from legato_rl.verify.attempts import check_attempts
@@ -14,11 +16,9 @@ from legato_rl.verify.blobs import Blobs, check_all
 from legato_rl.verify.derived import check_exports, check_summary
 from legato_rl.verify.files import Asked, check_events, read_asked, read_end
 from legato_rl.verify.key import Key, check_key
+from legato_rl.verify.logs import show_no_loss
 from legato_rl.verify.report import Fault, Report, Tell, counted, told_nobody
 from legato_rl.verify.rows import Rows, check_rows, rows_size
-
-STARTED = b" supervisord started with pid "
-"""What supervisord says in its log when it starts: once in a run that was never resumed."""
 
 
 def verify(folder: str | Path, key: str | None = None) -> list[Fault]:
@@ -76,9 +76,10 @@ def _judge(run: RunDir, asked: Asked, rows: Rows, blobs: Blobs, ended: bool, end
             raise
         report.note("attempts, unnamed blobs, summary and exports were not looked at: a row says two things")
         return
-    explained = end != "finished" or unfinished or rows.unclean or settings.osworld_agent or not _started_once(run)
+    by_workers = [row.rollout_id for row in rows.facts if row.outcome is not Outcome.NOT_STARTED]
+    explained = end != "finished" or unfinished or rows.unclean or settings.osworld_agent or not show_no_loss(run, by_workers)
     sound = not report.faults
-    _check_unnamed(blobs, bool(explained), report)
+    _check_unnamed(run, blobs, bool(explained), report)
     if not sound:
         report.note("summary and exports were not compared: what they are made from is damaged")
         return
@@ -89,23 +90,24 @@ def _judge(run: RunDir, asked: Asked, rows: Rows, blobs: Blobs, ended: bool, end
     check_exports(run, rows.facts, settings, group_ids, report)
 
 
-def _check_unnamed(blobs: Blobs, explained: bool, report: Report) -> None:
+def _check_unnamed(run: RunDir, blobs: Blobs, explained: bool, report: Report) -> None:
     """Blobs that no row names. A try that was cut stores some before its row, and a part of one while it is killed."""
     unnamed = blobs.unnamed()
     if explained:
-        if left := len(unnamed) + len(blobs.parts):
-            report.note(f"{counted(left, 'file')} in messages/ and images/ that no row names: tries that were cut leave such")
+        if left := [*unnamed, *blobs.parts]:
+            files = f"{counted(len(left), 'file')} ({counted(_size(run, left), 'byte')})"
+            report.note(f"{files} in messages/ and images/ that no row names: tries that were cut leave such")
         return
     for path in unnamed:
-        report.fault("blob-orphan", path, "no row names it, and every try of the run was graded and is stored")
+        report.fault("blob-orphan", path, "no row names it, every try of the run was graded and is stored, and nothing died")
     for path in blobs.parts:
         report.fault("blob-foreign", path, "the sink removes it when it starts, and the run has finished")
 
 
-def _started_once(run: RunDir) -> bool:
-    """Whether the folder shows that the run was never resumed: a try that was dropped before a resume leaves blobs."""
-    try:
-        with (run.logs / "supervisord.log").open("rb") as file:
-            return sum(STARTED in line for line in file) == 1
-    except OSError:
-        return False
+def _size(run: RunDir, paths: list[str]) -> int:
+    """Bytes of files; a part may have its name by now."""
+    size = 0
+    for path in paths:
+        with suppress(FileNotFoundError):
+            size += (run.root / path).stat().st_size
+    return size

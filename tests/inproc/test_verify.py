@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from driven_clock import DrivenClock
-from true_folder import STARTED, TrueFolder, make_eventful, make_spotless
+from true_folder import TrueFolder, make_eventful, make_spotless
 
 from legato_rl.cli.main import legato_rl
 from legato_rl.cli.verify import Progress
@@ -52,31 +52,6 @@ def test_a_true_folder(tmp_path: Path, make: Callable[[Path], TrueFolder]) -> No
     assert report.messages == len(list(folder.run.messages.iterdir()))
     assert report.images == len(list(folder.run.images.iterdir()))
     assert contents(folder.run.root) == before
-
-
-def test_what_tries_left_behind_is_a_note(tmp_path: Path) -> None:
-    """Where a try was cut or failed, blobs without a row are counted; in a spotless run there is nothing to note."""
-    eventful = make_eventful(tmp_path / "eventful")
-    (eventful.run.images / ".part").write_bytes(b"\x89PNG")
-    eventful.image(77)
-    (note,) = examine(eventful.run.root).notes
-    assert re.fullmatch(r"\d+ files in messages/ and images/ that no row names: tries that were cut leave such", note)
-    assert examine(make_spotless(tmp_path / "spotless").run.root).notes == []
-
-
-@pytest.mark.parametrize("log", [STARTED * 2, None])
-def test_a_resumed_run_may_have_blobs_without_a_row(tmp_path: Path, log: str | None) -> None:
-    """A try that was dropped before the resume left them; so it may be where the log is not there to tell."""
-    folder = make_spotless(tmp_path / "run")
-    folder.image(77)
-    assert [fault.code for fault in verify(folder.run.root)] == ["blob-orphan"]
-    path = folder.run.logs / "supervisord.log"
-    path.unlink()
-    if log:
-        path.write_text(log)
-    report = examine(folder.run.root)
-    assert report.faults == []
-    assert report.notes == ["1 file in messages/ and images/ that no row names: tries that were cut leave such"]
 
 
 def test_a_run_that_was_cut(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from legato_rl.records import ActionRecord, Draft, Outcome, PolicyStamp, Rollout
 
 AT = "2026-01-01T00:00:00.000Z"
 STARTED = "2026-01-01 00:00:00,000 INFO supervisord started with pid 7\n"
+SPAWNED = "2026-01-01 00:00:00,100 INFO spawned: '{}' with pid 8\n"
+ROLES = ("sink", "proxy", "broker", "worker-000")
 KIND = {
     Outcome.POLICY_FAILED: "policy",
     Outcome.DESKTOP_FAILED: "env",
@@ -34,7 +36,8 @@ class TrueFolder(RunFolder):
         self.run.write_run(self.run.load_run().model_copy(update={"legato_rl": __version__}))
         self.index = Index("r", self.settings.closing, self.settings.env_retries)
         self.run.logs.mkdir()
-        (self.run.logs / "supervisord.log").write_text(STARTED)
+        (self.run.logs / "supervisord.log").write_text(STARTED + "".join(SPAWNED.format(name) for name in ROLES))
+        (self.run.logs / "worker-000.log").touch()
         (self.run.logs / "sink.log").write_text("a server that asks for bearer authorization: none\n")
         self.run.rollouts.touch()
 
@@ -84,6 +87,11 @@ class TrueFolder(RunFolder):
         with self.run.rollouts.open("ab") as file:
             file.write(canonical_json(dump(row)) + b"\n")
         self.index.add(dump(row))
+        if row.desktop is not None:
+            with (self.run.logs / "worker-000.log").open("a") as log:
+                log.write(
+                    f"2026-01-01T00:30:00.000 worker INFO {row.rollout_id} is stored: {row.status.value}, reward {row.reward}\n"
+                )
         return row
 
     def finish(self) -> None:

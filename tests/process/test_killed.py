@@ -10,13 +10,16 @@ from typing import Any
 
 import psutil
 import pytest
+from fake_server import serving
 from whole_runs import Cli, check_accounts, collect, naming, tasks_file, wait_for_status
 
 from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.errors import ExitCode
 from legato_rl.export.instants import instant
+from legato_rl.fake.chat import Chat
+from legato_rl.fake.policy_config import FakePolicyConfig
 from legato_rl.rundir import RunDir
-from legato_rl.verify import verify
+from legato_rl.verify import examine, verify
 
 pytestmark = pytest.mark.process
 
@@ -103,6 +106,24 @@ def test_a_lost_worker_costs_its_try_alone(tmp_path: Path, temporary: Path, role
     graded = [row for row in rows if row["outcome"] == "graded"]
     assert len(graded) == 4
     assert len([row for row in graded if instant(row["started_at"]) < at < instant(row["ended_at"])]) == DESKTOPS - 1
+
+
+def test_what_a_try_left_that_nobody_knows_of_is_no_fault(tmp_path: Path, temporary: Path) -> None:
+    """The next go of it gets other answers, as it does without a seed, so no row names those of the one that was lost."""
+    out = tmp_path / "run"
+    shape = ("--desktops", 1, "--group", 1, "--max-steps", 3, "--fake", "act_s=0.5")
+    environment = {"TMPDIR": str(temporary), "XDG_RUNTIME_DIR": str(temporary)}
+    with serving(skill=1.0, malformed=0.0) as (server, url):
+        policy = ("--policy-url", url, "--model", "fake", "--version", "v1")
+        with collect(out, tasks_file(tmp_path, "a"), *policy, *shape, **environment) as cli:
+            # Those of the first prompt, its answer and the next screen.
+            wait_for_status(cli, out, lambda _: len(list(RunDir(out).messages.glob("*.json"))) >= 4)
+            server.chat = Chat(FakePolicyConfig(malformed=1.0))
+            kill(cli, "worker", "broker")
+            assert cli.end(END_S) == ExitCode.DONE, cli.output
+    rows = check_is_true(out, temporary)
+    assert [(row["outcome"], row["try"]) for row in rows] == [("graded", 0)]
+    assert [note for note in examine(out).notes if note.endswith(" that no row names: tries that were cut leave such")]
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ import pytest
 from whole_runs import Cli, collect, inline_task, rows_of, tasks_file
 from whole_services import serving, until
 
+from legato_rl.canonical import canonical_json, sha256_hex
 from legato_rl.errors import ExitCode
 from legato_rl.fake.policy_config import FakePolicyConfig
 from legato_rl.fake.server import FakePolicyServer
-from legato_rl.verify import examine
+from legato_rl.rundir import RunDir
+from legato_rl.verify import examine, verify
 
 pytestmark = pytest.mark.process
 
@@ -37,12 +39,15 @@ def test_a_run_with_faults_is_true(tmp_path: Path) -> None:
 
 
 def test_a_run_that_left_nothing_behind(tmp_path: Path) -> None:
-    """Every try graded and stored: each blob is named by a row, and there is nothing to note."""
+    """Every try graded and stored: each blob is named by a row, nothing is noted; one that was put there is found."""
     out = tmp_path / "run"
     with collect(out, tasks_file(tmp_path, "a", "b"), "--group", "2", "--close", "all", "--desktops", "2") as cli:
         assert cli.end() == ExitCode.DONE, cli.output
     report = examine(out)
     assert (report.faults, report.notes) == ([], [])
+    message = canonical_json({"role": "user", "content": "nobody's"})
+    RunDir(out).message(sha256_hex(message)).write_bytes(message)
+    assert [fault.code for fault in verify(out)] == ["blob-orphan"]
 
 
 def test_a_run_that_was_killed(tmp_path: Path) -> None:
