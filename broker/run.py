@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from legato_rl.broker.groups import Groups, UnknownTransition
-from legato_rl.broker.happenings import Happenings
 from legato_rl.config import Settings
+from legato_rl.happenings import Happenings
 from legato_rl.records import DESKTOP_OUTCOMES, Outcome, RolloutKey, Status
 from legato_rl.rundir import TaskSpec
 from legato_rl.wire import Assignment, Feed, FeedRow, GroupCounts

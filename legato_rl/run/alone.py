@@ -34,7 +34,11 @@ def carry_out(
     RunStopped says why the run ended early; KeyboardInterrupt stops it, resumable.
     """
     with ControlClient(folder.root) as control:
-        _run(folder, run, policy, control, Audience(control, on_status, on_group).hear)
+        audience = Audience(control, on_status, on_group)
+        try:
+            _run(folder, run, policy, control, audience.hear)
+        finally:
+            audience.tell_rest(folder)
     return close(folder)
 
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from legato_rl.control import ControlClient
-from legato_rl.errors import NoAnswer
+from legato_rl.errors import ControlError, LegatoError
+from legato_rl.run.stored_groups import closed_groups
+from legato_rl.rundir import RunDir
 from legato_rl.wire import RunStatus
 
 log = logging.getLogger("legato_rl")
@@ -29,6 +31,9 @@ class Audience:
         self._on_status = _Guarded("on_status", on_status)
         self._on_group = _Guarded("on_group", on_group)
         self._heard = 0
+        self._told: set[str] = set()
+        """Groups that were told: each closes once."""
+        self._heard_all = False
 
     def hear(self, status: RunStatus) -> None:
         """The run stands here now."""
@@ -36,14 +41,33 @@ class Audience:
         while self._on_group.wanted and status.events > self._heard:
             try:
                 happened = self._control.events(self._heard, run=status.run, answer_s=EVENTS_S)
-            except NoAnswer:
-                return
+            except ControlError:
+                # A broker that is away tells it later; one that has begun since the run ended never does.
+                break
             for event in happened.events:
                 self._heard = event.n
                 if event.kind == "group_closed":
-                    self._on_group(event.data)
+                    self._tell(event.data)
             if not happened.events:
-                return
+                break
+        self._heard_all = status.state == "finished" and status.events == self._heard > 0
+
+    def tell_rest(self, folder: RunDir) -> None:
+        """The run in `folder` has ended: the groups that closed and that no broker told, by their stored rows."""
+        if not self._on_group.wanted or self._heard_all:
+            return
+        try:
+            groups = closed_groups(folder)
+        except (LegatoError, OSError, ValueError) as error:
+            log.error("what closed last in %s cannot be told to on_group: %s", folder.root, error)
+            return
+        for group in groups:
+            if group["group"] not in self._told:
+                self._tell(group)
+
+    def _tell(self, group: dict[str, Any]) -> None:
+        self._told.add(group["group"])
+        self._on_group(group)
 
 
 class _Guarded:

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from legato_rl.broker.happenings import Happenings
 from legato_rl.control import ControlClient
 from legato_rl.errors import ExitCode
+from legato_rl.happenings import Happenings
 from legato_rl.records import FeedRow, Outcome, RolloutKey, Status
 from legato_rl.rundir import TaskSpec
 from legato_rl.supervisord import EXPECTED_EXITS, Layout, programs, render
