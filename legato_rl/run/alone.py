@@ -14,6 +14,7 @@ from legato_rl.export.profile import write_summary
 from legato_rl.run.audience import Audience
 from legato_rl.run.follow import Hear, follow
 from legato_rl.run.processes import Supervisor, end
+from legato_rl.run.stored_groups import has_finished
 from legato_rl.rundir import RunDir, RunFile
 from legato_rl.wire import RunStatus
 
@@ -31,7 +32,7 @@ def carry_out(
 ) -> dict[str, Any]:
     """Start the processes, follow them to the run's end, end them, and sum up. `policy` has the key.
 
-    RunStopped says why the run ended early; KeyboardInterrupt stops it, resumable.
+    RunStopped says why the run ended early, with an attempt that has no final row; KeyboardInterrupt stops it, resumable.
     """
     with ControlClient(folder.root) as control:
         audience = Audience(control, on_status, on_group)
@@ -65,6 +66,10 @@ def _run(folder: RunDir, run: RunFile, policy: PolicyConfig, control: ControlCli
         raise
     except RunStopped as stopped:
         supervisor.stop()
+        if has_finished(folder):
+            # Workers leave, and much may end, when the run is over; the broker did not come to say that it is.
+            log.warning("the run has finished, every attempt has its row, though nobody said so: %s", stopped)
+            return
         _sum_up(folder, "stopped", str(stopped))
         raise
     finally:
