@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from threading import Thread
+from dataclasses import dataclass
 
 from legato_rl.broker.core import Core
+from legato_rl.broker.summaries import Summaries, without_summary
 from legato_rl.broker.told import Told
 from legato_rl.clock import Clock, iso
-from legato_rl.errors import LegatoError
-from legato_rl.export.profile import write_summary
-from legato_rl.rundir import RunDir
 from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.wire import CloseRun
 
@@ -31,7 +28,10 @@ class Closing:
     service: ServiceFile
     told: Told
     clock: Clock
-    _summaries: list[Thread] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # A broker may die between a run's end and its summary.
+        self.summaries = Summaries(self.clock, [] if self.service.once else without_summary(self.root.runs))
 
     def due(self) -> Iterator[CloseRun]:
         """What is to be asked of the sink, until it has answered."""
@@ -56,28 +56,15 @@ class Closing:
         if run.state == "finished":
             # One that stopped may be resumed, and is then what it was.
             self.told.forget(run_id)
-        self._sum_up(folder)
+        self.summaries.add(folder)
         self._forget_old()
 
     @property
     def all_done(self) -> bool:
-        """Whether every run is over and closed."""
-        self._summaries = [thread for thread in self._summaries if thread.is_alive()]
-        return not self._summaries and all(run.over and name in self.core.closed for name, run in self.core.runs.items())
+        """Whether every run is over, closed and summed up."""
+        return self.summaries.settled and all(run.over and name in self.core.closed for name, run in self.core.runs.items())
 
     def _forget_old(self) -> None:
         over = [run_id for run_id in self.core.runs if run_id in self.core.closed]
         for run_id in over[:-MOST_KEPT]:
             self.core.forget(run_id)
-
-    def _sum_up(self, folder: RunDir) -> None:
-        # A large run takes seconds to read, and the other runs' workers beat meanwhile.
-        def summarise() -> None:
-            try:
-                write_summary(folder.root)
-            except (LegatoError, OSError) as error:
-                log.error("%s cannot be written: %s", folder.summary, error)
-
-        thread = Thread(target=summarise, name=f"summary-{folder.root.name}")
-        thread.start()
-        self._summaries.append(thread)

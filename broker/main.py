@@ -63,6 +63,7 @@ def serve(folder: Path, quit_: Quit) -> None:
     ):
         mark.touch()
         BrokerServer(core, desk, closing, orders, control, rows, SYSTEM_CLOCK).run(quit_)
+    closing.summaries.finish()
 
 
 def main() -> None:

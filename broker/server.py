@@ -171,6 +171,7 @@ class BrokerServer:
             self.rows.send(event)
         for close in self.closing.due():
             self.rows.send(close)
+        self.closing.summaries.step()
 
     def _take_refusal(self, refused: Refused) -> None:
         run = self.core.runs.get(refused.of) if refused.about == "FeedAsk" else None
