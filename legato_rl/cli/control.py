@@ -23,8 +23,8 @@ from legato_rl.rundir import RunDir
 from legato_rl.service import ServiceDir
 from legato_rl.wire import RunStatus
 
-ANSWER_S = 5.0
-"""Seconds that a broker has to say where it stands."""
+ANSWER_S = 15.0
+"""Seconds that a broker has to say where it stands; what it is told it writes down first, on a disk that may stall."""
 FOLLOW_S = 5.0
 """Seconds after which `events --follow`, where nothing happens, looks whether the run has stopped."""
 

@@ -20,8 +20,9 @@ from legato_rl.wire import RunStatus
 
 log = logging.getLogger("legato_rl")
 
-STOP_ANSWER_S = 5.0
-"""Seconds that the broker has to answer Ctrl-C; one that does not is ended with the rest."""
+STOP_ANSWER_S = 15.0
+"""Seconds that the broker has to answer Ctrl-C, which it writes down first, on a disk that may stall; one that does not is
+ended with the rest."""
 
 OnStatus = Callable[[RunStatus], None]
 OnGroup = Callable[[dict[str, Any]], None]

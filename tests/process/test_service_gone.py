@@ -19,7 +19,7 @@ from legato_rl.service import ServiceDir
 pytestmark = pytest.mark.process
 
 LEAVE_S = 60.0
-"""Seconds that a client may take to leave: it asks the service for five, and waits for it for 120 where nobody wants it to end;
+"""Seconds that a client may take to leave: it asks the service for 15, and waits for it for 120 where nobody wants it to end;
 this machine may be busy."""
 
 
