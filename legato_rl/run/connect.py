@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from legato_rl.clock import SYSTEM_CLOCK
+from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.config import PolicyConfig
 from legato_rl.control import ControlClient
 from legato_rl.errors import ConfigError, LegatoError, NoAnswer, RunStopped
 from legato_rl.export.profile import write_summary
 from legato_rl.run.alone import STOP_ANSWER_S
 from legato_rl.run.audience import Audience
-from legato_rl.run.follow import follow_run
+from legato_rl.run.follow import LOOK_S, QUIET_S, follow_run
+from legato_rl.run.interrupts import INTERRUPTS
 from legato_rl.run.prepare import check_tasks
 from legato_rl.rundir import RunDir, RunFile
 from legato_rl.service import ServiceDir, ServiceFile
@@ -27,7 +28,7 @@ from legato_rl.wire import RunStatus
 log = logging.getLogger("legato_rl")
 
 CLOSE_S = 60.0
-"""Seconds that a service may take to close the folder of a run that has ended."""
+"""Seconds without a word of a service after which it is not waited for to close the folder of a run that has ended."""
 TURN_S = 0.1
 
 
@@ -45,8 +46,9 @@ def collect_at(
 ) -> dict[str, Any]:
     """Run the tasks at the service in `root`; the run's summary. Arguments and errors are those of `run.api.collect`.
 
-    ConfigError, at once, where no process of the service is up. KeyboardInterrupt stops this run alone, resumable; a
-    second one leaves at once, and so does the first, within STOP_ANSWER_S, where the service does not answer.
+    ConfigError, at once, where no process of the service is up. KeyboardInterrupt stops this run alone, resumable, and is
+    raised again when its folder is closed; a second one leaves at once, and so does the first, within STOP_ANSWER_S, where
+    the service does not answer.
     """
     service = find_service(root)
     settings = {**settings, "policy": choose_policy(policy, service)}
@@ -111,14 +113,14 @@ def _carry_out(
             begin(client)
             if on_start:
                 on_start(folder.load_run())
-            status = follow_run(client, name, SYSTEM_CLOCK, audience.hear)
+            follow_run(client, name, SYSTEM_CLOCK, audience.hear)
         except KeyboardInterrupt:
             _interrupt(client, name, audience, folder)
             raise
-    _wait_for_end(folder)
+        end = wait_for_end(client, folder, SYSTEM_CLOCK)
     summary = write_summary(folder.root)
-    if status.state == "stopped":
-        raise RunStopped(f"the run stopped early: {status.reason}")
+    if end["state"] == "stopped":
+        raise RunStopped(f"the run stopped early: {end['reason']}")
     return summary
 
 
@@ -168,16 +170,36 @@ def _interrupt(client: ControlClient, name: str, audience: Audience, folder: Run
             log.error("the service does not answer, so %s was not stopped: a run that was begun goes on when it does", name)
             return
         follow_run(client, name, SYSTEM_CLOCK, audience.hear, stop="interrupted")
-        _wait_for_end(folder)
+        wait_for_end(client, folder, SYSTEM_CLOCK)
         write_summary(folder.root)
     except (LegatoError, OSError) as error:
         log.error("%s", error)
 
 
-def _wait_for_end(folder: RunDir) -> None:
-    """Until the service has closed the folder of a run that is over: every line is in it then."""
-    give_up = SYSTEM_CLOCK.monotonic() + CLOSE_S
-    while folder.load_end() is None:
-        if SYSTEM_CLOCK.monotonic() > give_up:
-            raise NoAnswer(f"the service did not close {folder.root} within {CLOSE_S:.0f} s: see its broker.log and sink.log")
-        SYSTEM_CLOCK.sleep(TURN_S)
+def wait_for_end(client: ControlClient, folder: RunDir, clock: Clock) -> dict[str, Any]:
+    """Until the service has closed the folder of a run that is over: every line is in it then. What `end.json` says.
+
+    A desktop whose last call takes long may still store a row, so the service closes nothing before that has ended: it is
+    waited for, as long as the service answers, and that is told once. NoAnswer after CLOSE_S seconds without an answer.
+    """
+    began = heard = clock.monotonic()
+    seen, told = INTERRUPTS.count, False
+    while (end := folder.load_end()) is None:
+        INTERRUPTS.check(seen)
+        status = client.status(folder.root.name, LOOK_S)
+        now = clock.monotonic()
+        if status is not None:
+            heard = now
+            if now - began > QUIET_S and not told:
+                why = status.sink_message or "a desktop has not ended what it does, and may store a row"
+                log.warning(
+                    "%s is over, but its folder is not closed yet (%s): it is waited for; Ctrl-C leaves", status.run, why
+                )
+                told = True
+        elif now - heard > CLOSE_S:
+            raise NoAnswer(
+                f"the service has not answered for {CLOSE_S:.0f} s, and did not close {folder.root}: see its broker.log and "
+                "sink.log"
+            )
+        clock.sleep(TURN_S)
+    return end
