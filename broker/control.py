@@ -1,7 +1,8 @@
 """What does the broker do when a trainer asks? Each ask of socket `control`, to the core and to state.json; holds no rule.
 
 An ask that cannot be granted raises LegatoError or ValueError with the sentence that its asker gets, and has changed
-nothing. One that comes again under its id is answered alike and does nothing more.
+nothing: one that must be known to the next broker, too, where state.json cannot be written (NotSaved). One that comes again
+under its id is answered alike and does nothing more.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from functools import partial
 from legato_rl.broker.again import Again
 from legato_rl.broker.core import Core
 from legato_rl.broker.folders import ended_as, open_run, reopen
+from legato_rl.broker.granted import desktops_after, url_after
 from legato_rl.broker.policies import EVERY
 from legato_rl.broker.roster import number_of
 from legato_rl.broker.run import Run
 from legato_rl.broker.run_status import run_status
 from legato_rl.broker.submission import accept
-from legato_rl.broker.told import Told
+from legato_rl.broker.told import NotSaved, Told
 from legato_rl.clock import Clock
-from legato_rl.config import FAKE_URL, PolicyConfig
 from legato_rl.errors import ConfigError
 from legato_rl.frames import Message
 from legato_rl.records import is_id
-from legato_rl.service import SHUTDOWN, ServiceDir, ServiceFile, origin
+from legato_rl.service import SHUTDOWN, ServiceDir, ServiceFile
 from legato_rl.wire import (
     Accepted,
     CancelAsk,
@@ -53,6 +54,8 @@ log = logging.getLogger("legato_rl.broker")
 
 MOST_HEARD = 256
 """Ids of stops, and of desktops that are out, that are remembered."""
+HOLD_UNSAVED = (CancelAsk, DrainAsk, ShutdownAsk)
+"""As a stop, these only end work, so a full disk keeps nobody from them: they hold, and are saved when there is room."""
 
 
 @dataclass
@@ -94,10 +97,26 @@ class Control:
                 return self._submit(ask)
         id_ = str(getattr(ask, "id", ""))
         if id_ not in self.told.answered:
-            self._carry_out(ask)()
+            carry_out, undo = self._carry_out(ask), self._undo()
+            carry_out()
             self.told.answer(id_)
             self.save()
+            if self.unsaved and not isinstance(ask, HOLD_UNSAVED):
+                undo()
+                raise NotSaved(f"{self.root.state} cannot be written, so this was not done: make space there, and ask again")
         return Accepted(id=id_)
+
+    def _undo(self) -> Callable[[], None]:
+        """What has all that was told be as it is now. The file may have more all the same: it is behind until it is saved."""
+        told, policies = self.told.model_copy(deep=True), self.core.policies
+        names, default = {run: list(names) for run, names in policies.names.items()}, policies.default
+
+        def undo() -> None:
+            self.told.set(**dict(told))
+            policies.names, policies.default = names, default
+            self._apply()
+
+        return undo
 
     def _is_new(self, id_: str) -> bool:
         """Whether an ask that whoever follows a run repeats all the time, each time under another id, was not heard yet."""
@@ -124,7 +143,8 @@ class Control:
             case InflightAsk(max_inflight=most):
                 return partial(told.set, max_inflight=most, bounded=True)
             case DesktopsAsk(change=change):
-                return partial(told.set, desktops=self._desktops(change))
+                after = desktops_after(change, self.core.desktops, self.service.most_desktops)
+                return partial(told.set, desktops=after)
             case PolicyAsk():
                 return self._policy(ask)
             case CancelAsk():
@@ -142,7 +162,7 @@ class Control:
         try:
             self.told.save(self.root.state)
         except OSError as error:
-            # It holds all the same, and is saved when there is room; a broker that dies before forgets it.
+            # What holds all the same is saved when there is room; a broker that dies before forgets it.
             if not self.unsaved:
                 log.error("%s cannot be written (%s): make space there", self.root.state, error.strerror)
             self.unsaved = True
@@ -194,31 +214,11 @@ class Control:
 
         return cancel
 
-    def _desktops(self, change: int) -> int:
-        desktops, most = self.core.desktops + change, self.service.most_desktops
-        if desktops < 0:
-            raise ValueError(f"change is {change}: only {self.core.desktops} desktops work")
-        if desktops > most:
-            raise ValueError(
-                f"change is {change}: {self.core.desktops} desktops work, and the service has processes for {most} at most "
-                "(--most-desktops)"
-            )
-        return desktops
-
     def _policy(self, ask: PolicyAsk) -> Callable[[], None]:
         if ask.run != EVERY:
             self._run(ask.run)
         name = ask.run or self._run("").run_id
-        if not (ask.model or ask.version or ask.url):
-            raise ValueError("model, version and url are all empty: name what is to change")
-        if ask.url and ask.when != "paused":
-            raise ValueError("url can only change while the service is paused: leave `when` at `paused`")
-        # As the proxy reads it, who must never be told what it cannot take.
-        url = PolicyConfig(ask.url, "any").url if ask.url else ""
-        if url and (url == FAKE_URL or origin(url) not in self.service.origins):
-            raise ValueError(f"url is {url!r}: this service may only call {', '.join(self.service.origins)}")
-        if ask.when == "paused" and not self.stands_still():
-            raise ValueError("model calls do not stand still: pause first and wait for it, or set `when` to `new`")
+        url = url_after(ask, self.stands_still(), self.service.origins)
 
         def set_policy() -> None:
             self.core.policies.set(name, ask.model, ask.version, only_new=ask.when == "new")

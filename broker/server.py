@@ -10,6 +10,7 @@ from legato_rl.broker.closing import Closing
 from legato_rl.broker.control import Control
 from legato_rl.broker.core import Core
 from legato_rl.broker.run import Run
+from legato_rl.broker.told import NotSaved
 from legato_rl.clock import Clock, iso
 from legato_rl.errors import LegatoError
 from legato_rl.faults import Faults
@@ -99,7 +100,7 @@ class BrokerServer:
                     log.exception("could not take in a %s (the %d. time)", name, count)
             if isinstance(socket, Server):
                 of = message.ident() or str(getattr(message, "id", ""))
-                about, again = message.kind.decode(), isinstance(error, StillReading)
+                about, again = message.kind.decode(), isinstance(error, StillReading | NotSaved)
                 socket.send(received.peer, Refused(about=about, of=of[:200], reason=str(error)[:2000], again=again))
 
     def _handle(self, received: Received, socket: Server | Client) -> None:

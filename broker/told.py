@@ -12,13 +12,17 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from legato_rl.bad_input import one_sentence
-from legato_rl.errors import RecordError
+from legato_rl.errors import LegatoError, RecordError
 from legato_rl.parts import PauseMode
 from legato_rl.rundir import write_file
 from legato_rl.wire import PolicyName
 
 MOST_ANSWERED = 1000
 """Ids of asks that are remembered, so that one that comes again does nothing more."""
+
+
+class NotSaved(LegatoError):
+    """What was asked for could not be kept for the next broker, so it was not done; it may be asked for again."""
 
 
 class Told(BaseModel):

@@ -12,6 +12,7 @@ from legato_rl.errors import LegatoError
 from legato_rl.records import FeedRow, Outcome, Status
 from legato_rl.wire import (
     Accepted,
+    CancelAsk,
     DesktopOut,
     DesktopsAsk,
     DrainAsk,
@@ -25,6 +26,7 @@ from legato_rl.wire import (
     ResumeAsk,
     ShutdownAsk,
     StatusAsk,
+    StopAsk,
 )
 
 
@@ -187,15 +189,69 @@ def test_what_is_no_ask_raises(one: Service) -> None:
         one.ask(Order(boot="x"))
 
 
-def test_what_cannot_be_saved_holds_and_is_saved_later(one: Service) -> None:
-    """A full disk refuses no pause; the next broker knows of it once there was room."""
-    state = one.root / "state.json"
-    state.mkdir()
+@pytest.mark.parametrize(
+    "ask",
+    [
+        PauseAsk(id="x", mode="abort"),
+        ResumeAsk(id="x"),
+        InflightAsk(id="x", max_inflight=3),
+        DesktopsAsk(id="x", change=1),
+        PolicyAsk(id="x", model="lora", version="v2", when="new"),
+        PolicyAsk(id="x", version="v2", url="http://127.0.0.1:9000/v1"),
+    ],
+    ids=lambda ask: type(ask).__name__,
+)
+def test_what_the_next_broker_must_know_is_not_done_where_it_cannot_be_saved(one: Service, ask: Any) -> None:
+    """A full disk: all is as it was, for this broker and the next; the same ask is carried out when there is room."""
+    one.submit(name="r")
     one.ask(PauseAsk(id="p", mode="wait"))
-    assert (one.control.proxy_order("x").pause, one.control.unsaved) == ("wait", True)
+    one.proxy("paused")
+
+    def stands(broker: Service) -> tuple[Any, ...]:
+        order, status = broker.control.proxy_order("x"), broker.ask(StatusAsk(id="s", run="r"))
+        policies, default = [one.names for one in order.policies], broker.core.policies.default
+        what = order.url, order.pause, order.max_inflight, policies, default
+        return *what, status.version, status.paused, broker.core.desktops, broker.core.holding
+
+    before, number, state = stands(one), one.control.proxy_order("x").number, one.root / "state.json"
+    assert stands(one.again()) == before
+    state.unlink()
+    state.mkdir()
+    for _ in range(2):
+        with pytest.raises(LegatoError, match=r"state.json cannot be written, so this was not done: make space there"):
+            one.ask(ask)
+        assert (stands(one), one.control.proxy_order("x").number, one.control.unsaved) == (before, number, True)
     state.rmdir()
     one.control.save()
-    assert (one.again().control.told.pause, one.control.unsaved) == ("wait", False)
+    assert (stands(one.again()), one.control.unsaved) == (before, False)
+    assert one.ask(ask) == Accepted(id="x")
+    after = stands(one)
+    assert after != before
+    assert stands(one.again()) == after
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [CancelAsk(id="x", run="r"), DrainAsk(id="x"), ShutdownAsk(id="x"), StopAsk(id="x", run="r", reason="enough")],
+    ids=lambda ask: type(ask).__name__,
+)
+def test_what_only_ends_work_holds_and_is_saved_later(one: Service, ask: Any) -> None:
+    """A full disk keeps nobody from it; the next broker knows of it once there was room."""
+    one.submit(name="r")
+    one.load("r")
+    state = one.root / "state.json"
+    state.unlink()
+    state.mkdir()
+    one.ask(ask)
+    assert one.control.unsaved
+    assert one.beat("worker-000").assign is None
+    state.rmdir()
+    one.control.save()
+    assert not one.control.unsaved
+    after = one.again()
+    after.load("r")
+    assert after.beat("worker-000").assign is None
+    assert after.control.told == one.control.told
 
 
 def test_a_worker_that_is_parked_before_it_holds_gives_its_try_to_another(one: Service) -> None:

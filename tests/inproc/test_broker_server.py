@@ -10,9 +10,11 @@ from legato_rl.broker.roster import SILENCE_S
 from legato_rl.broker.run import GRADING_GRACE_S
 from legato_rl.records import Draft, Outcome, RolloutKey
 from legato_rl.wire import (
+    Accepted,
     DesktopOut,
     Message,
     Order,
+    PauseAsk,
     ProxyBeat,
     ProxyOrder,
     PutRow,
@@ -249,6 +251,21 @@ def test_a_message_that_is_not_the_brokers_is_refused(message: Message) -> None:
         assert "the broker takes no" in refused.reason
         assert run.broker.faults.total == 1
         assert run.status().state == "running"
+
+
+def test_whoever_asks_on_a_full_disk_is_told_to_ask_again() -> None:
+    """It is no fault of the broker's, and the same ask is carried out when there is room."""
+    with scene() as run:
+        state = run.broker.control_desk.root.state
+        state.mkdir()
+        ask = PauseAsk(id="p", mode="abort")
+        refused = run.ask(ask, Refused)
+        assert (refused.about, refused.of, refused.again) == ("PauseAsk", "p", True)
+        assert "make space there" in refused.reason
+        assert (run.status().paused, run.broker.faults.total) == (None, 0)
+        state.rmdir()
+        assert run.ask(ask, Accepted).id == "p"
+        assert run.status().paused == "abort"
 
 
 def test_a_row_of_another_run_is_counted_and_changes_nothing() -> None:
