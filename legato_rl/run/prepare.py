@@ -49,7 +49,9 @@ def check_backend(settings: Settings, tasks: list[TaskSpec]) -> None:
     if settings.osworld_agent:
         ask_workers(desktop, "legato_rl.workers.agent.checkout", *_checkout(desktop))
     if (desktop.backend, desktop.provider) == ("osworld", "docker"):
-        _find_image(desktop.path_to_vm)
+        _find_vm(desktop.path_to_vm)
+    if desktop.backend == "container":
+        _find_image(desktop.image)
 
 
 def check_tasks(desktop: DesktopConfig, tasks: list[TaskSpec]) -> None:
@@ -86,12 +88,27 @@ def ask_workers(desktop: DesktopConfig, module: str, *arguments: str, given: str
     return check.stdout
 
 
-def _find_image(path: Path | None) -> None:
+def _find_vm(path: Path | None) -> None:
     """The VM's image is there: OSWorld would have every worker download 24 GB into the same file."""
     if path is None:
         raise ConfigError("vm is missing: name the file of OSWorld's VM image (Ubuntu.qcow2)")
     if not path.is_file():
         raise ConfigError(f"vm is {str(path)!r}: there is no such file; name OSWorld's VM image (Ubuntu.qcow2)")
+
+
+def _find_image(image: str) -> None:
+    """The engine has the image of container desktops: without it none of them would ever start."""
+    # That module asks the workers' interpreter through this one.
+    from legato_rl.machine import look_at_engine
+
+    engine, _ = look_at_engine([image])
+    if engine.version is None:
+        raise ConfigError(f"Docker engine: {engine.fault}; start it, join the group docker, or set DOCKER_HOST")
+    if image not in engine.images:
+        raise ConfigError(
+            f"image is {image!r}: the Docker engine has none of that name; make it with legato-rl desktop build, "
+            "or name another with --image"
+        )
 
 
 def _judge_tasks(found: dict[str, list[Any]]) -> None:
