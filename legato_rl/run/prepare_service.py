@@ -22,6 +22,7 @@ from legato_rl.run.prepare import fits_sockets, sockets_folder
 from legato_rl.run.processes import scripts_folder
 from legato_rl.rundir import RunDir
 from legato_rl.service import ServiceDir, ServiceFile, origin
+from legato_rl.sockets import Context
 from legato_rl.supervisord import Layout
 from legato_rl.up import is_up
 
@@ -31,8 +32,10 @@ HALF_MADE: dict[str, tuple[str, ...]] = {"runs": (), "logs": ("fake-policy.log",
 """The folders that are there before service.json is, and what may be in them."""
 HALF_MADE_FILE = re.compile(r"command\.lock|supervisord\.conf|lock|\.service\.json\.[0-9]+\.tmp")
 """The files beside them."""
-SAME = ("settings", "most_desktops", "origins", "control", "keys")
+SAME = ("settings", "most_desktops", "origins")
 """What a service keeps as long as it lives."""
+SAME_WHILE_UP = ("control", "keys")
+"""What it keeps as long as any of its processes is up: its clients on this machine read the address from its file."""
 
 
 @dataclass(frozen=True)
@@ -155,10 +158,18 @@ def refuse_running(folder: ServiceDir, service: ServiceFile) -> None:
         raise ConfigError(f"dir is {str(folder.root)!r}: its service is running; end that first")
 
 
+def check_control(terms: Terms) -> None:
+    """ConfigError where the address for trainers elsewhere cannot be had. It is, for a moment: nobody is let in."""
+    if terms.control:
+        with Context() as context:
+            context.server("control", terms.control, terms.keys)
+
+
 def describe(
     folder: ServiceDir, settings: Settings, terms: Terms, engine: dict[str, Any], bundled: bool = False
 ) -> ServiceFile:
-    """What `service.json` will say. One that is there keeps its sockets, and must say the same of settings and terms.
+    """What `service.json` will say. One that is there keeps its sockets, and must say the same of settings and terms, but for
+    the address for trainers elsewhere while the service is down.
 
     `bundled`: the URL is the bundled server's, which has another one each time. ConfigError names the first difference.
     """
@@ -194,7 +205,8 @@ def layout(folder: ServiceDir, settings: Settings) -> Layout:
 
 
 def _refuse_difference(old: ServiceFile, new: ServiceFile) -> None:
-    before, now = dict(_leaves(_kept(old))), dict(_leaves(_kept(new)))
+    same = (*SAME, *SAME_WHILE_UP) if is_up(old.sockets) else SAME
+    before, now = dict(_leaves(_kept(old, same))), dict(_leaves(_kept(new, same)))
     for path in dict.fromkeys([*now, *before]):
         if before.get(path) != now.get(path):
             name = path.rpartition(".")[2]
@@ -204,9 +216,9 @@ def _refuse_difference(old: ServiceFile, new: ServiceFile) -> None:
             )
 
 
-def _kept(service: ServiceFile) -> dict[str, Any]:
-    """What a service keeps as long as it lives. Its first origin is that of the URL; the bundled server's differ each time."""
-    kept = service.model_dump(mode="json", include=set(SAME))
+def _kept(service: ServiceFile, same: tuple[str, ...]) -> dict[str, Any]:
+    """What a service keeps. Its first origin is that of the URL; the bundled server's differ each time."""
+    kept = service.model_dump(mode="json", include=set(same))
     kept["origins"] = service.origins[1:]
     if service.bundled:
         kept["settings"]["policy"]["url"] = FAKE_URL

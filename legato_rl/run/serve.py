@@ -19,7 +19,7 @@ from legato_rl.run.audience import Audience
 from legato_rl.run.fake_policy import fake_policy
 from legato_rl.run.follow import Hear, follow_service
 from legato_rl.run.prepare import check_backend
-from legato_rl.run.prepare_service import Terms, claimed, describe, layout, refuse_running
+from legato_rl.run.prepare_service import Terms, check_control, claimed, describe, layout, refuse_running
 from legato_rl.run.processes import Supervisor, end
 from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.sockets import private_folder
@@ -94,6 +94,8 @@ def _prepared(root: Path, settings: Settings, terms: Terms, start: bool = False)
         if made and start:
             refuse_running(folder, made)
             forget_what_is_gone(folder, made)
+        if start:
+            check_control(terms)
         check_backend(settings, [])
         if bundled:
             url = stack.enter_context(fake_policy(folder.logs, settings.policy.seed))
