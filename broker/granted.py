@@ -12,10 +12,11 @@ from legato_rl.wire import PolicyAsk
 def desktops_after(change: int, work: int, most: int) -> int:
     """How many desktops work after `change`, where `work` do and `most` may."""
     if work + change < 0:
-        raise ValueError(f"change is {change}: only {work} desktops work")
+        raise ValueError(f"{-change} fewer cannot be had: only {work} desktops work")
     if work + change > most:
         raise ValueError(
-            f"change is {change}: {work} desktops work, and the service has processes for {most} at most (--most-desktops)"
+            f"{change} more cannot be had: {work} desktops work, and the service has processes for {most} at most "
+            "(--most-desktops)"
         )
     return work + change
 

@@ -18,6 +18,7 @@ from legato_rl.clock import SYSTEM_CLOCK
 from legato_rl.control import ControlClient
 from legato_rl.errors import ConfigError, NoAnswer, RunStopped
 from legato_rl.run.hold import wait_until_down
+from legato_rl.run.lost_desktops import desktops_out
 from legato_rl.run.stored_runs import stopped
 from legato_rl.rundir import RunDir
 from legato_rl.service import ServiceDir
@@ -73,21 +74,22 @@ def control() -> None:
 @control.command("status")
 @at_service
 @click.option("--run", default="", metavar="ID", help="Tell more of this run.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: RunStatus (docs/protocol.md) and `resumable`.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: RunStatus (docs/protocol.md), `resumable` and `out`.")
 def status(where: str, keys: Path | None, run: str, as_json: bool) -> None:
     """Show where a service stands.
 
-    Its runs in the order in which they get desktops, those that stopped and may be resumed, its desktops by what they do,
-    and its policy. Runs that stopped are found in the service's folder: of a service at tcp:// they are not told.
+    Its runs in the order in which they get desktops, those that stopped and may be resumed, its desktops by what they do and
+    why one is out, and its policy. Runs that stopped and the reasons are read in the service's folder: not at tcp://.
     """
     with connected(where, keys) as client:
         now = _given(client.status(run, ANSWER_S), where)
-    resumable = None if where.startswith("tcp://") else stopped(ServiceDir(Path(where)))
+    here = None if where.startswith("tcp://") else ServiceDir(Path(where))
+    resumable, out = (stopped(here), desktops_out(here)) if here else (None, None)
     if as_json:
         named = None if resumable is None else [{"run": one.run, "reason": one.reason, "at": one.at} for one in resumable]
-        click.echo(json.dumps({**now.model_dump(mode="json", exclude={"id"}), "resumable": named}, indent=1))
+        click.echo(json.dumps({**now.model_dump(mode="json", exclude={"id"}), "resumable": named, "out": out}, indent=1))
         return
-    for line in lines(now, resumable or [], where, keys, of_one=bool(run)):
+    for line in lines(now, resumable or [], where, keys, of_one=bool(run), out=out):
         click.echo(line)
 
 

@@ -16,6 +16,7 @@ from rich.text import Text
 from legato_rl.cli.progress import LINE_S, counts, desktops, policy_words
 from legato_rl.cli.service_runs import RunLines
 from legato_rl.clock import SYSTEM_CLOCK, Clock
+from legato_rl.run.lost_desktops import desktops_out
 from legato_rl.service import ServiceDir, ServiceFile
 from legato_rl.wire import RunBrief, RunStatus
 
@@ -31,12 +32,14 @@ class ServiceDisplay:
         self._told: tuple[object, ...] = ()
         self._told_at = 0.0
         self._runs: RunLines | None = None
+        self._root: ServiceDir | None = None
+        self._out: dict[str, str] = {}
 
     def start(self, root: ServiceDir, service: ServiceFile) -> None:
         """The service is about to start: say what, what the pre-flight found, and which runs go on."""
         if self._quiet:
             return
-        self._runs = RunLines(root)
+        self._runs, self._root = RunLines(root), root
         settings = service.settings
         self._print(
             f"{desktops(settings.desktops)} ({settings.desktop.backend}), {service.most_desktops} at most, policy "
@@ -51,7 +54,7 @@ class ServiceDisplay:
         """The service stands here now."""
         if self._quiet:
             return
-        for line in self._runs.hear(status) if self._runs else ():
+        for line in [*(self._runs.hear(status) if self._runs else ()), *self._newly_out(status)]:
             self._print(line)
         if self._live is not None:
             self._live.update(_panel(status))
@@ -67,6 +70,14 @@ class ServiceDisplay:
         """The service has ended, if it had started at all: say what became of its runs, and how to go on."""
         for line in [*self._runs.at_end(), last_word] if self._runs else ():
             self._print(line)
+
+    def _newly_out(self, status: RunStatus) -> list[str]:
+        """Why a desktop is out, once: the broker's word has only how many are."""
+        count = status.desktops.get("out", 0)
+        if count == len(self._out) or self._root is None:
+            return []
+        before, self._out = self._out, desktops_out(self._root) if count else {}
+        return [f"{name} is out: {reason}" for name, reason in self._out.items() if name not in before]
 
     def _print(self, text: str, style: str | None = None) -> None:
         self._console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)

@@ -93,6 +93,20 @@ def test_one_run_is_told_in_full() -> None:
     assert old[:4] == ["run       one", "state     finished", "", "runs      none"]
 
 
+def test_desktops_that_are_out() -> None:
+    """Each with its reason below their number; of many the first; none where the broker counts none."""
+    why = {f"worker-{n:03}": "its process is FATAL, exit code 2" for n in range(MOST_NAMED + 2)}
+    told = lines(status(), [], "d", None, of_one=False, out=why)
+    at = told.index("desktops  2 act, 1 out") + 1
+    assert told[at] == "          worker-000 is out: its process is FATAL, exit code 2"
+    assert told[at + MOST_NAMED : at + MOST_NAMED + 2] == [
+        "          and 2 more",
+        "          one comes back with a new process of its worker (docs/operating.md)",
+    ]
+    assert lines(status(desktops={"act": 2}), [], "d", None, of_one=False, out=why)[1] == "desktops  2 act"
+    assert not any("process" in line for line in lines(status(), [], "d", None, of_one=False))
+
+
 def test_many_runs_that_stopped() -> None:
     """As many as fit, and the number of the others."""
     told = lines(status(), stored(*(f"r{n}" for n in range(MOST_NAMED + 2))), "d", None, of_one=False)

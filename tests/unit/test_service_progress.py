@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from worker_scene import run_file
 
+from legato_rl.broker.told import Told
 from legato_rl.cli.progress import LINE_S
 from legato_rl.cli.service_progress import ServiceDisplay
 from legato_rl.rundir import RunDir, TaskSpec, json_bytes
@@ -152,6 +153,21 @@ def test_a_run_that_nobody_saw_running(tmp_path: Path) -> None:
         "cut was cut: it goes on when the service is started again",
         "the service cannot go on",
     ]
+
+
+def test_a_desktop_that_goes_out(tmp_path: Path) -> None:
+    """The reason once, as the broker keeps it; one that came back and is out again is told again."""
+    root = ServiceDir(tmp_path)
+    shown, out, _ = display()
+    shown.start(root, SERVICE)
+    shown.show(status(desktops={"act": 2}))
+    Told(out={"worker-001": "the desktop did not pass its self-check: no\nroute"}).save(root.state)
+    for counts in ({"act": 1, "out": 1}, {"act": 1, "out": 1}, {"act": 2}, {"act": 1, "out": 1}):
+        shown.show(status(desktops=counts))
+    root.state.write_text("[")
+    shown.show(status(desktops={"out": 2}))
+    said = [line for line in out.getvalue().splitlines() if "worker" in line]
+    assert said == ["worker-001 is out: the desktop did not pass its self-check: no route"] * 2
 
 
 def test_quiet_is_quiet() -> None:
