@@ -84,6 +84,19 @@ def one_sentence(error: ValidationError) -> str:
     return f"{field} is {told(value)}: {_reason(fault)}"
 
 
+def json_kind(value: Any) -> str:
+    """What a value is, in JSON's words: `an object`, `a number`."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    kinds = {dict: "an object", list: "a list", tuple: "a list", str: "text", int: "a number", float: "a number"}
+    return next((words for kind, words in kinds.items() if isinstance(value, kind)), f"a Python {type(value).__name__}")
+
+
+def json_fault(error: ValueError | RecursionError) -> str:
+    """Why something is no JSON, in words. Python's reader gives up where lists and objects are a thousand deep."""
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
 def told(value: Any) -> str:
     """A value in a message: text in quotes, anything else in JSON's words, cut where it is long."""
     text = repr(value) if isinstance(value, str | float | bytes) else json.dumps(value, ensure_ascii=False, default=str)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from legato_rl.bad_input import one_sentence
+from legato_rl.bad_input import json_fault, one_sentence
 from legato_rl.config import Settings
 from legato_rl.errors import ConfigError, RecordError
 
@@ -145,8 +145,8 @@ class RunDir:
             end: dict[str, Any] = json.loads(self.end.read_bytes())
         except FileNotFoundError:
             return None
-        except ValueError as error:
-            raise RecordError(f"{self.end} is no JSON: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise RecordError(f"{self.end} is no JSON: {json_fault(error)}") from None
         return end
 
     def write_end(self, state: str, reason: str, at: str) -> None:

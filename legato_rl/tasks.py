@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from legato_rl.bad_input import json_fault, json_kind, told
 from legato_rl.canonical import plain_fault
 from legato_rl.errors import ConfigError, TaskError
 from legato_rl.records import is_id
@@ -20,15 +23,24 @@ FIELDS = frozenset({"task_id", "domain", "config", "group_id", "max_steps", "met
 
 
 def read_tasks(source: str) -> Any:
-    """The JSON value of a tasks file; `-` is stdin. TaskError where it cannot be read or is no JSON."""
+    """The JSON value of a tasks file; `-` is stdin. TaskError where it cannot be read, is no JSON or says a thing twice."""
     name = "stdin" if source == "-" else source
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=partial(_once, name))
     except OSError as error:
         raise TaskError(f"tasks is {name!r}: {error.strerror or error}; name a file that can be read") from None
-    except ValueError as error:
-        raise TaskError(f"tasks is {name!r}: it is no JSON ({error}); it must hold a list of tasks") from None
+    except (ValueError, RecursionError) as error:
+        raise TaskError(f"tasks is {name!r}: it is no JSON ({json_fault(error)}); it must hold a list of tasks") from None
+
+
+def _once(source: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these fields. json would take the last of two of a name without a word."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise TaskError(f"tasks is {source!r}: {told(twice)} comes twice in one object; leave one of them out")
+    return fields
 
 
 def _no_constant(name: str) -> Any:
@@ -42,7 +54,7 @@ def resolve_tasks(tasks: Any, osworld_path: Path | None, max_steps: int) -> list
     itself), and may carry `group_id`, `max_steps` and `meta`. A task may come more than once under its own group_ids.
     """
     if not isinstance(tasks, list):
-        raise TaskError(f"tasks holds a {type(tasks).__name__}: it must hold a list of tasks")
+        raise TaskError(f"tasks holds {json_kind(tasks)}: it must hold a list of tasks")
     if not tasks:
         raise TaskError("tasks is an empty list: name at least one task")
     if osworld_path is not None:
@@ -63,7 +75,7 @@ def resolve_tasks(tasks: Any, osworld_path: Path | None, max_steps: int) -> list
 
 def _resolve(where: str, entry: Any, osworld_path: Path | None, max_steps: int) -> TaskSpec:
     if not isinstance(entry, dict):
-        raise TaskError(f"{where} is a {type(entry).__name__}: it must be an object with a task_id")
+        raise TaskError(f"{where} is {json_kind(entry)}: it must be an object with a task_id")
     unknown = sorted(entry.keys() - FIELDS)
     if unknown:
         raise TaskError(f"{where}.{unknown[0]} is no field of a task: use {', '.join(sorted(FIELDS))}")
@@ -115,8 +127,10 @@ def _look_up(where: str, task_id: str, domain: str, osworld_path: Path | None) -
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise TaskError(f"{where}.task_id is {task_id!r}: there is no {path}") from None
-    except (OSError, ValueError) as error:
-        raise TaskError(f"{where}.task_id is {task_id!r}: {path} cannot be read ({error})") from None
+    except OSError as error:
+        raise TaskError(f"{where}.task_id is {task_id!r}: {path} cannot be read ({error.strerror or error})") from None
+    except (ValueError, RecursionError) as error:
+        raise TaskError(f"{where}.task_id is {task_id!r}: {path} is no JSON ({json_fault(error)})") from None
 
 
 def find_examples(osworld_path: Path) -> Path:
@@ -132,7 +146,7 @@ def find_examples(osworld_path: Path) -> Path:
 def _check_config(where: str, task_id: str, config: Any) -> dict[str, Any]:
     """What every desktop needs of an OSWorld task: an instruction and an evaluator that names its functions."""
     if not isinstance(config, dict):
-        raise TaskError(f"{where} is a {type(config).__name__}: it must be an OSWorld task (instruction, evaluator …)")
+        raise TaskError(f"{where} is {json_kind(config)}: it must be an OSWorld task (instruction, evaluator …)")
     instruction = config.get("instruction")
     if not isinstance(instruction, str) or not instruction.strip():
         raise TaskError(f"{where}.instruction is {instruction!r}: it must say what to do")

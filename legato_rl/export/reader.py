@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from pydantic import ValidationError
 
-from legato_rl.bad_input import one_sentence
+from legato_rl.bad_input import json_fault, one_sentence
 from legato_rl.errors import RecordError
 from legato_rl.export.groups import RowFacts, facts_of
 from legato_rl.records import Outcome, Rollout, Status
@@ -69,8 +69,8 @@ class RowFile:
                     rollout_id=row["rollout_id"],
                     versions=len(row["policy"]["versions"]),
                 )
-            except (ValueError, TypeError, LookupError) as error:
-                raise RecordError(f"{self._path}, line {number}: it is no rollout ({error!r}); see legato-rl verify") from None
+            except (ValueError, TypeError, LookupError, RecursionError):
+                raise RecordError(f"{self._path}, line {number}: it is no rollout{_why(line)}; see legato-rl verify") from None
             yield facts
 
     def _lines(self) -> Iterator[tuple[int, int, bytes]]:
@@ -95,13 +95,29 @@ class RowFile:
         return self._parse(self._file.readline(), facts.line)
 
     def _parse(self, line: bytes, number: int) -> Rollout:
-        """Read in two steps, since pydantic's own JSON reader refuses the lone surrogates that models do emit."""
         try:
-            return Rollout.model_validate(json.loads(line, parse_constant=_refuse_constant))
-        except ValidationError as error:
-            raise RecordError(f"{self._path}, line {number}: {one_sentence(error)}") from None
-        except ValueError as error:
-            raise RecordError(f"{self._path}, line {number}: it is no JSON ({error})") from None
+            return _rollout(line)
+        except RecordError as error:
+            raise RecordError(f"{self._path}, line {number}: {error}") from None
+
+
+def _rollout(line: bytes) -> Rollout:
+    """Read in two steps, since pydantic's own JSON reader refuses the lone surrogates that models do emit."""
+    try:
+        return Rollout.model_validate(json.loads(line, parse_constant=_refuse_constant))
+    except ValidationError as error:
+        raise RecordError(one_sentence(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"it is no JSON ({json_fault(error)})") from None
+
+
+def _why(line: bytes) -> str:
+    """What is wrong with a row, as a look at all of it says."""
+    try:
+        _rollout(line)
+    except RecordError as error:
+        return f" ({error})"
+    return ""
 
 
 def _head(line: bytes) -> dict[str, Any]:
@@ -120,7 +136,7 @@ def _head(line: bytes) -> dict[str, Any]:
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 
@@ -150,7 +166,7 @@ def load_desktop_events(run: RunDir) -> list[dict[str, Any]]:
 def _event(line: bytes, path: Path) -> dict[str, Any]:
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict):
         raise RecordError(f"{path}: {line[:80]!r} is no desktop event, which is a JSON object")

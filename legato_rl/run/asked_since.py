@@ -10,6 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from legato_rl.bad_input import json_fault
 from legato_rl.config import Settings
 from legato_rl.errors import RecordError
 from legato_rl.rundir import json_bytes, write_file
@@ -54,8 +55,8 @@ def _load(path: Path) -> dict[str, Any]:
         state = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
-    except ValueError as error:
-        raise RecordError(f"{path} is no JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"{path} is no JSON: {json_fault(error)}") from None
     if not isinstance(state, dict):
         raise RecordError(f"{path} is no JSON object")
     return state

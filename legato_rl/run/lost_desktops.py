@@ -12,6 +12,6 @@ def desktops_out(root: ServiceDir) -> dict[str, str]:
     try:
         state = json.loads(root.state.read_bytes())
         out = sorted(state.get("out", {}).items())
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, RecursionError, AttributeError):
         return {}
     return {name: " ".join(str(reason).split()) for name, reason in out}

@@ -155,9 +155,11 @@ def test_more_and_fewer_desktops(one: Service) -> None:
     one.ask(DesktopsAsk(id="d", change=1))
     one.ask(DesktopsAsk(id="d", change=1))
     assert one.beat("worker-002").assign is not None
-    with pytest.raises(ValueError, match="^1 more cannot be had: 3 desktops work, and the service has processes for 3 at most"):
+    with pytest.raises(
+        ValueError, match=r"^1 more cannot be had: 3 desktops work, and the service has processes for 3 at most"
+    ):
         one.ask(DesktopsAsk(id="e", change=1))
-    with pytest.raises(ValueError, match="^4 fewer cannot be had: only 3 desktops work"):
+    with pytest.raises(ValueError, match=r"^4 fewer cannot be had: only 3 desktops work"):
         one.ask(DesktopsAsk(id="f", change=-4))
     one.ask(DesktopsAsk(id="g", change=-3))
     assert one.beat("worker-000").park

@@ -50,7 +50,9 @@ def test_steps_are_not_read(tmp_path: Path) -> None:
     assert facts_of(tmp_path, line.replace(b"[]", b"[damaged")) == EXPECTED
 
 
-@pytest.mark.parametrize("line", [b"{", b"[]", b"3", b"{}", b'{"steps":[]}', b'{"status":"ok"', b'{"\xff":1}', b"{[1]:2}"])
+@pytest.mark.parametrize(
+    "line", [b"{", b"[]", b"3", b"{}", b'{"steps":[]}', b'{"status":"ok"', b'{"\xff":1}', b"{[1]:2}", b"[" * 5000]
+)
 def test_what_is_no_row_is_named_by_its_line(tmp_path: Path, line: bytes) -> None:
     """As ever."""
     with pytest.raises(RecordError, match="line 1: it is no rollout"):

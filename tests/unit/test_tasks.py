@@ -75,11 +75,11 @@ def test_groups_are_told_apart(again: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("tasks", "said"),
     [
-        ({"task_id": "a"}, "tasks holds a dict: it must hold a list of tasks"),
-        (None, "tasks holds a NoneType"),
+        ({"task_id": "a"}, "tasks holds an object: it must hold a list of tasks"),
+        (None, "tasks holds null"),
         ([], "tasks is an empty list: name at least one task"),
-        (["a"], "tasks[0] is a str: it must be an object with a task_id"),
-        ([inline(), 3], "tasks[1] is a int"),
+        (["a"], "tasks[0] is text: it must be an object with a task_id"),
+        ([inline(), 3], "tasks[1] is a number"),
         ([{}], "tasks[0].task_id is None"),
         ([inline(7)], "tasks[0].task_id is 7"),
         ([inline("../../x")], "tasks[0].task_id is '../../x': it must be 1 to 128 letters"),
@@ -96,8 +96,8 @@ def test_groups_are_told_apart(again: dict[str, Any]) -> None:
         ([inline(max_steps=2.5)], "tasks[0].max_steps is 2.5"),
         ([inline(instruction="x")], "tasks[0].instruction is no field of a task: use config, domain,"),
         ([{"task_id": "a"}], "tasks[0] has neither domain nor config: give one of them"),
-        ([inline(config=None)], "tasks[0].config is a NoneType: it must be an OSWorld task"),
-        ([inline(config="x")], "tasks[0].config is a str"),
+        ([inline(config=None)], "tasks[0].config is null: it must be an OSWorld task"),
+        ([inline(config="x")], "tasks[0].config is text"),
         ([with_config(instruction=None)], "tasks[0].config.instruction is None: it must say what to do"),
         ([with_config(instruction="  ")], "tasks[0].config.instruction is '  '"),
         ([with_config(evaluator=None)], "tasks[0].config.evaluator is None: it must be an object with a func"),
@@ -120,7 +120,7 @@ def test_a_task_that_is_wrong(tasks: Any, said: str) -> None:
     [
         ({"task_id": "t-1", "domain": "chromium"}, r"tasks\[0\].domain is 'chromium': the domains under .* are chrome, vlc$"),
         ({"task_id": "t-2", "domain": "chrome"}, r"tasks\[0\].task_id is 't-2': there is no .*chrome/t-2.json$"),
-        ({"task_id": "torn", "domain": "chrome"}, r"tasks\[0\].task_id is 'torn': .*torn.json cannot be read \("),
+        ({"task_id": "torn", "domain": "chrome"}, r"tasks\[0\].task_id is 'torn': .*torn.json is no JSON \("),
         ({"task_id": "../../../secret", "domain": "chrome"}, r"tasks\[0\].task_id is '../../../secret'"),
         ({"task_id": "t-1", "domain": ".."}, r"tasks\[0\].domain is '..'"),
     ],
@@ -157,6 +157,23 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(TaskError, match="it is no JSON"):
         read_tasks(str(tmp_path / "binary"))
+
+
+def test_a_file_that_is_nested_without_end(tmp_path: Path) -> None:
+    """One sentence, though Python's reader has no error of JSON for it."""
+    path = tmp_path / "tasks.json"
+    path.write_text("[" * 5000)
+    with pytest.raises(TaskError, match=r"it is no JSON \(it is nested too deeply\); it must hold a list of tasks$"):
+        read_tasks(str(path))
+
+
+def test_a_field_that_comes_twice(tmp_path: Path) -> None:
+    """Wherever it stands, which of the two was meant is not for us to choose."""
+    path = tmp_path / "tasks.json"
+    path.write_text('[{"task_id": "a", "config": {"instruction": "x", "instruction": "y"}}]')
+    with pytest.raises(TaskError) as error:
+        read_tasks(str(path))
+    assert str(error.value) == f"tasks is {str(path)!r}: 'instruction' comes twice in one object; leave one of them out"
 
 
 def test_tasks_come_from_a_file_stdin_or_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
