@@ -23,6 +23,8 @@ class ExitCode(IntEnum):
     """A worker ended itself: its desktop did not answer within the phase's deadline. Restart it."""
     ORPHANED = 5
     """A process ended itself because its parent is gone."""
+    DAMAGED = 6
+    """A run's folder, or a service's, holds what is not as its record says. Starting again does not mend it."""
     BUG = 70
     """An exception that nobody expected. The log has it."""
     INTERRUPTED = 130
@@ -72,7 +74,7 @@ class SinkError(LegatoError):
 class RecordError(LegatoError):
     """A run folder holds something that is not what its record says. Remedy: none; the named file is damaged."""
 
-    exit_code = ExitCode.SHORT
+    exit_code = ExitCode.DAMAGED
 
 
 class ControlError(LegatoError):

@@ -40,7 +40,7 @@ def collect(**options: Any) -> None:
     given is as the service has it. With --resume a run that ended early, however that was, is finished: what it was asked
     is in its folder. With --connect, --resume and --name a run of the service is followed from wherever it stands, as
     after its client was killed. Exit codes: 0 all groups closed, 1 fewer than asked, 2 wrong input (nothing was started),
-    3 stopped early, 70 a bug, 130 Ctrl-C, 143 SIGTERM.
+    3 stopped early, 6 a file of the folder is damaged, 70 a bug, 130 Ctrl-C, 143 SIGTERM.
     """
     from legato_rl.cli.progress import progress
     from legato_rl.run.interrupts import INTERRUPTS

@@ -42,8 +42,8 @@ def verify(run_dir: Path, as_json: bool, quiet: bool) -> None:
     """Prove that the folder of a run is true, from its files alone; a run that is still going may be looked at.
 
     A line for each fault: where it is, what is wrong, and what that means (docs/verify.md). Notes, such as what a crash
-    left behind, are no faults. Exit codes: 0 true, 1 faults were found, 2 no run folder. The model server's key, where
-    LEGATO_POLICY_KEY holds it, must be in no file of the folder.
+    left behind, are no faults. Exit codes: 0 true, 1 faults were found, 2 no run folder, 6 a file cannot be read. The model
+    server's key, where LEGATO_POLICY_KEY holds it, must be in no file of the folder.
     """
     report = examine(run_dir, tell=Progress(quiet))
     if as_json:

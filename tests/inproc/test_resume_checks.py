@@ -14,8 +14,9 @@ from run_folder import RunFolder
 
 from legato_rl import resume
 from legato_rl.cli.collect import collect
+from legato_rl.cli.main import legato_rl
 from legato_rl.config import DesktopConfig, PolicyConfig, Settings
-from legato_rl.errors import ConfigError, RecordError
+from legato_rl.errors import ConfigError, ExitCode, RecordError
 from legato_rl.run.hold import ENDING_S, held, wait_for_sink
 from legato_rl.run.prepare import claim_folder
 from legato_rl.run.space import check_space, needed_bytes
@@ -64,6 +65,14 @@ def test_a_damaged_row(run: RunDir) -> None:
     run.rollouts.write_bytes(b'{"schema": 1}\n{"torn')
     with pytest.raises(RecordError, match=r"rollouts.jsonl, line 1: it is no rollout"):
         resume(run.root)
+    run.rollouts.unlink()
+
+
+def test_damage_has_a_code_of_its_own(run: RunDir) -> None:
+    """1 would say that the run ended with groups short, and 2 that the command was wrong."""
+    run.rollouts.write_bytes(b"[1,2]\n{}\n")
+    told = CliRunner().invoke(legato_rl, ["collect", "--resume", "--out", str(run.root)])
+    assert told.exit_code == ExitCode.DAMAGED == 6
     run.rollouts.unlink()
 
 
