@@ -84,6 +84,18 @@ def one_sentence(error: ValidationError) -> str:
     return f"{field} is {told(value)}: {_reason(fault)}"
 
 
+def damage(error: ValidationError) -> str:
+    """The first fault of a record that was read from a file, as the file has it: nobody typed it, so nothing is asked for."""
+    fault = error.errors(include_url=False)[0]
+    field, kind, value = ".".join(map(str, fault["loc"])), fault["type"], fault["input"]
+    if not field:
+        words = {"json_invalid": f"it is no JSON ({fault.get('ctx', {}).get('error')})", "value_error": one_sentence(error)}
+        return words.get(kind, f"it is {json_kind(value)}, and must be an object")
+    if kind in ("missing", "extra_forbidden"):
+        return f"{field} is missing" if kind == "missing" else f"{field} is no field of this format"
+    return f"{field}: {_reason(fault)}" if SECRET in fault["loc"] else f"{field} is {told(value)}: {_reason(fault)}"
+
+
 def json_kind(value: Any) -> str:
     """What a value is, in JSON's words: `an object`, `a number`."""
     if value is None or isinstance(value, bool):

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from legato_rl.bad_input import json_fault, one_sentence
+from legato_rl.bad_input import damage, json_fault
 from legato_rl.config import Settings
 from legato_rl.errors import ConfigError, RecordError
 
@@ -133,7 +133,7 @@ class RunDir:
         except (FileNotFoundError, NotADirectoryError):
             raise ConfigError(f"{self.root} is no run folder: {_what_instead(self.root)}") from None
         except ValidationError as error:
-            raise RecordError(f"{self.run_file}: {one_sentence(error)}") from None
+            raise RecordError(f"{self.run_file}: {damage(error)}") from None
 
     def write_run(self, run: RunFile) -> None:
         """Write `run.json` whole or not at all."""
@@ -154,9 +154,14 @@ class RunDir:
         write_file(self.end, json_bytes({"state": state, "reason": reason, "at": at}))
 
     def load_tasks(self) -> list[TaskSpec]:
-        """The run's tasks in group order."""
-        lines = self.tasks.read_bytes().splitlines()
-        return [TaskSpec.model_validate_json(line) for line in lines]
+        """The run's tasks in group order. RecordError, naming the line, for one that is no task."""
+        return [self._task(line, number) for number, line in enumerate(self.tasks.read_bytes().splitlines(), 1)]
+
+    def _task(self, line: bytes, number: int) -> TaskSpec:
+        try:
+            return TaskSpec.model_validate_json(line)
+        except ValidationError as error:
+            raise RecordError(f"{self.tasks}, line {number}: {damage(error)}") from None
 
     def write_tasks(self, tasks: list[TaskSpec]) -> None:
         """Write the run's tasks whole or not at all."""

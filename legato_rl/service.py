@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from legato_rl.bad_input import one_sentence
+from legato_rl.bad_input import damage
 from legato_rl.config import Settings
 from legato_rl.endpoints import address
 from legato_rl.errors import ConfigError, RecordError
@@ -107,7 +107,7 @@ class ServiceDir:
         except FileNotFoundError:
             return of_run(RunDir(self.root).load_run())
         except ValidationError as error:
-            raise RecordError(f"{self.service_file}: {one_sentence(error)}") from None
+            raise RecordError(f"{self.service_file}: {damage(error)}") from None
 
     def write(self, service: ServiceFile) -> None:
         """Write `service.json` whole or not at all."""

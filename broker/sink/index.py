@@ -10,6 +10,9 @@ from __future__ import annotations
 from sys import intern
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
+from legato_rl.bad_input import damage
 from legato_rl.errors import RecordError
 from legato_rl.records import GRADED_OUTCOMES, USABLE, Draft, Outcome, Rollout, RolloutKey, Status
 from legato_rl.status import decide
@@ -76,13 +79,13 @@ class Index:
         number = self.last + 1
         try:
             run_id, facts = line["run_id"], _facts(line)
-        except (KeyError, TypeError, ValueError) as error:
-            raise RecordError(f"row {number} of the run is damaged ({error!r}): see `legato-rl verify`") from None
+        except (KeyError, TypeError, ValueError):
+            raise RecordError(f"{_at(number)}: it is no rollout{_why(line)}; see `legato-rl verify`") from None
         if run_id != self.run_id:
-            raise RecordError(f"row {number} is of run {run_id!r}: this folder is of run {self.run_id!r}")
+            raise RecordError(f"{_at(number)}: it is of run {run_id!r}, and this folder is of run {self.run_id!r}")
         key = (facts.group, facts.attempt, facts.try_)
         if key in self._numbers:
-            raise RecordError(f"row {number} repeats the key {line.get('rollout_id')!r}: the file was changed by others")
+            raise RecordError(f"{_at(number)}: it repeats the key {line.get('rollout_id')!r}: the file was changed by others")
         self._rows.append(facts)
         self._numbers[key] = self.last
         if facts.outcome in GRADED_OUTCOMES:
@@ -100,6 +103,19 @@ class Index:
             versions=list(row.versions),
             error_kind=row.error_kind,
         )
+
+
+def _at(number: int) -> str:
+    return f"rollouts.jsonl, line {number}"
+
+
+def _why(line: dict[str, Any]) -> str:
+    """What is wrong with a line, as a look at all of it says."""
+    try:
+        Rollout.model_validate(line)
+    except ValidationError as error:
+        return f" ({damage(error)})"
+    return ""
 
 
 def _facts(line: dict[str, Any]) -> _Facts:

@@ -8,10 +8,7 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 
-from pydantic import ValidationError
-
-from legato_rl.bad_input import one_sentence
-from legato_rl.errors import RecordError, WireError
+from legato_rl.errors import WireError
 from legato_rl.records import FeedRow, dump
 from legato_rl.rundir import RunDir, RunFile
 from legato_rl.wire import (
@@ -56,10 +53,7 @@ class OpenRun:
         ConfigError where another sink holds it, RecordError where it is damaged, OSError where it cannot be written.
         """
         self.run = run
-        try:
-            tasks = {task.group_id: task.task_id for task in run.load_tasks()}
-        except ValidationError as error:
-            raise RecordError(f"{run.tasks} is damaged: {one_sentence(error)}") from None
+        tasks = {task.group_id: task.task_id for task in run.load_tasks()}
         self._expected = Expected(run_id=file.run_id, tasks=tasks, attempts=file.settings.attempts)
         self.index = Index(file.run_id, file.settings.closing, file.settings.env_retries)
         self.events = DesktopEvents()

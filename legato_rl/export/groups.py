@@ -89,14 +89,18 @@ def fold_groups(
     graded = dict.fromkeys(group_ids, 0)
     for row in facts:
         if row.group_id not in results:
-            raise RecordError(f"line {row.line}: group_id is {row.group_id!r}, which is no group of this run")
+            raise RecordError(f"{_at(row)}: group_id is {row.group_id!r}, which is no group of this run (tasks.jsonl)")
         if row.attempt >= settings.attempts:
-            raise RecordError(f"line {row.line}: attempt is {row.attempt}, but a group has {settings.attempts}")
+            raise RecordError(f"{_at(row)}: attempt is {row.attempt}, but a group has {settings.attempts}")
         graded[row.group_id] += row.outcome in GRADED_OUTCOMES
         stored = results[row.group_id].get(row.attempt)
         if stored is None or row.try_ > stored.try_:
             results[row.group_id][row.attempt] = row
     return [_group(group_id, results[group_id], graded[group_id], settings, again) for group_id in group_ids]
+
+
+def _at(row: RowFacts) -> str:
+    return f"rollouts.jsonl, line {row.line}"
 
 
 def env_errors(facts: Sequence[RowFacts], settings: Settings, group_ids: Sequence[str]) -> list[str]:
@@ -135,5 +139,5 @@ def _state(ended: bool, graded: int, settings: Settings) -> GroupState:
 def reward_of(row: RowFacts) -> float:
     """The reward of a usable row. RecordError where it has none."""
     if row.reward is None:
-        raise RecordError(f"line {row.line}: reward is null, but the status is {row.status.value}")
+        raise RecordError(f"{_at(row)}: reward is null, but the status is {row.status.value}")
     return row.reward

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from pydantic import ValidationError
 
-from legato_rl.bad_input import json_fault, one_sentence
+from legato_rl.bad_input import damage, json_fault
 from legato_rl.errors import RecordError
 from legato_rl.export.groups import RowFacts, facts_of
 from legato_rl.records import Outcome, Rollout, Status
@@ -106,7 +106,7 @@ def _rollout(line: bytes) -> Rollout:
     try:
         return Rollout.model_validate(json.loads(line, parse_constant=_refuse_constant))
     except ValidationError as error:
-        raise RecordError(one_sentence(error)) from None
+        raise RecordError(damage(error)) from None
     except (ValueError, RecursionError) as error:
         raise RecordError(f"it is no JSON ({json_fault(error)})") from None
 
@@ -148,11 +148,12 @@ def _refuse_constant(name: str) -> NoReturn:
 def load_group_ids(run: RunDir) -> list[str]:
     """The run's group ids, in order. RecordError where `tasks.jsonl` is missing or damaged."""
     try:
-        return [task.group_id for task in run.load_tasks()]
+        group_ids = [task.group_id for task in run.load_tasks()]
     except OSError as error:
         raise RecordError(f"{run.tasks} cannot be read ({error.strerror}): the run folder is not complete") from None
-    except ValidationError as error:
-        raise RecordError(f"{run.tasks}: {one_sentence(error)}") from None
+    if not group_ids:
+        raise RecordError(f"{run.tasks} is empty: a run has a task at least")
+    return group_ids
 
 
 def load_desktop_events(run: RunDir) -> list[dict[str, Any]]:

@@ -73,6 +73,9 @@ def test_damage_has_a_code_of_its_own(run: RunDir) -> None:
     run.rollouts.write_bytes(b"[1,2]\n{}\n")
     told = CliRunner().invoke(legato_rl, ["collect", "--resume", "--out", str(run.root)])
     assert told.exit_code == ExitCode.DAMAGED == 6
+    assert told.stderr == (
+        f"error: {run.rollouts}, line 1: it is no rollout (it is a list, and must be an object); see legato-rl verify\n"
+    )
     run.rollouts.unlink()
 
 

@@ -232,7 +232,7 @@ def test_a_damaged_run_holds_up_no_other(house: House, caplog: pytest.LogCapture
     [
         ("run.json", b"{}", "run.json"),
         ("run.json", None, "holds run 'r2': give the folder that name"),
-        ("tasks.jsonl", b"{}\n", "tasks.jsonl is damaged"),
+        ("tasks.jsonl", b"{}\n", "tasks.jsonl, line 1: task_id is missing"),
         ("images", b"a file", "File exists"),
     ],
 )

@@ -137,7 +137,7 @@ def test_a_key_of_another_run_stands_nowhere() -> None:
 def test_a_line_that_is_no_row_is_refused(damage: dict[str, Any]) -> None:
     """Loading names the row that is damaged."""
     settled = new_index().settle(read_draft(draft(), EXPECTED))
-    with pytest.raises(RecordError, match="row 1"):
+    with pytest.raises(RecordError, match=r"^rollouts\.jsonl, line 1: it is"):
         new_index().add({**dump(settled), **damage})
 
 
@@ -146,5 +146,5 @@ def test_a_line_that_repeats_a_key_is_refused() -> None:
     index = new_index()
     line = dump(index.settle(read_draft(draft(), EXPECTED)))
     index.add(line)
-    with pytest.raises(RecordError, match="row 2 repeats the key 'r1:g1:0:0'"):
+    with pytest.raises(RecordError, match="line 2: it repeats the key 'r1:g1:0:0'"):
         index.add(line)
