@@ -65,7 +65,8 @@ the public one ([operating.md](operating.md#trainers-elsewhere)).
 
 [examples/trainer_loop.py](examples/trainer_loop.py) is this loop with `ControlClient`, and
 [examples/trainer_loop_raw.py](examples/trainer_loop_raw.py) with zmq and msgpack alone; both are tests. A loop that was cut
-asks for its run again, by `Submit` with `resume` and the run's id as `name`, wherever that run stands. The events of
+asks for its run again, by `Submit` with `resume` and the run's id as `name`, wherever that run stands; so it chooses the name,
+and saves it, before it submits: a run that is not there is refused, and is then submitted under that name. The events of
 a run are numbered from 1 without a gap, follow from what is stored, and are the same however often and by whomever
 they are asked for. [examples/ask_status.py](examples/ask_status.py), which runs as `python
 docs/examples/ask_status.py DIR`, is one exchange:

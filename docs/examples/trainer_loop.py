@@ -9,12 +9,13 @@ its checkpoint: a loop that was cut, and is started again with that, goes on wit
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from legato_rl import ControlClient
+from legato_rl import ControlClient, ControlError
 
 
 class Trainer:
@@ -30,7 +31,9 @@ class Trainer:
         """Keep the weights, and which batch they are to be trained on, and by which run."""
         self.at.update(batch=batch, run=run)
         if self.checkpoint:
-            self.checkpoint.write_text(json.dumps(self.at), encoding="utf-8")
+            new = self.checkpoint.with_suffix(".new")
+            new.write_text(json.dumps(self.at), encoding="utf-8")
+            new.replace(self.checkpoint)
 
     def train(self, rollout: dict[str, Any], advantage: float) -> None:
         """Take the tokens that were sampled, with the logprobs that they were sampled with."""
@@ -64,23 +67,20 @@ def closed_groups(control: ControlClient, run: str) -> Iterator[dict[str, Any]]:
 def rollouts(folder: Path, wanted: set[str]) -> Iterator[dict[str, Any]]:
     """The rollouts of those ids, from a run's folder; every line that was told of is whole."""
     with (folder / "rollouts.jsonl").open(encoding="utf-8") as lines:
-        for line in lines:
-            rollout = json.loads(line)
-            if rollout["rollout_id"] in wanted:
-                yield rollout
+        yield from (rollout for rollout in map(json.loads, lines) if rollout["rollout_id"] in wanted)
 
 
 def main(service: str, tasks_file: str, batches: str, checkpoint: str = "") -> None:
     """Train for some batches."""
-    tasks = json.loads(Path(tasks_file).read_text(encoding="utf-8"))
-    trainer = Trainer(checkpoint)
+    tasks, trainer = json.loads(Path(tasks_file).read_text(encoding="utf-8")), Trainer(checkpoint)
     with ControlClient(service) as control:
         for batch in range(trainer.at["batch"], int(batches)):
-            if run := trainer.at["run"]:
+            # Named, and saved, before it is there: whenever the loop is cut, it finds its run again, or that there is none yet.
+            trainer.save(batch, run := trainer.at["run"] or f"loop-{secrets.token_hex(4)}")
+            try:
                 folder = control.resume_run(run)  # wherever it stands: it tells its events from the first one on again
-            else:
-                run, folder = control.submit(tasks, {"group": 2})
-                trainer.save(batch, run)
+            except ControlError:
+                folder = control.submit(tasks, {"group": 2}, name=run)[1]
             for group in closed_groups(control, run):
                 advantages = dict(zip(group["rollouts"], group["advantages"], strict=True))
                 for rollout in rollouts(folder, set(advantages)):

@@ -68,6 +68,8 @@ def main(where, tasks_file, batches, keys=None):
     """Train for some batches; the training itself would be where the rewards are printed."""
     tasks = json.loads(Path(tasks_file).read_text(encoding="utf-8"))
     address = where if "://" in where else json.loads((Path(where) / "service.json").read_text())["control"]
+    if address.startswith("tcp://") and not keys:
+        sys.exit(f"{address} is for those who have keys: name the folder of client.secret and server.public as fourth argument")
     control = Control(address, keys)
     for batch in range(int(batches)):
         run = control.ask("Submit", tasks=tasks, settings={"group": 2})["run"]

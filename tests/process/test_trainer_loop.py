@@ -87,6 +87,24 @@ def test_a_loop_that_was_cut_goes_on(root: Path, tmp_path: Path) -> None:
     assert run_example("trainer_loop.py", root, tasks, 3, checkpoint) == []
 
 
+def test_a_loop_that_was_cut_before_its_run_was_there(root: Path, tmp_path: Path) -> None:
+    """The name is chosen and saved first: the run is submitted under it, and no other."""
+    tasks, checkpoint = tasks_file(tmp_path, "a"), tmp_path / "loop.json"
+    checkpoint.write_text(json.dumps({"batch": 0, "run": "loop-0123", "tokens": 0, "signal": 0.0}))
+    lines = run_example("trainer_loop.py", root, tasks, 1, checkpoint)
+    assert [(run, [group for group, _ in groups]) for run, groups in groups_told(lines).items()] == [("loop-0123", ["a"])]
+    assert [path.name for path in tmp_path.glob("loop*")] == ["loop.json"]
+
+
+def test_the_raw_loop_says_that_it_needs_keys(tmp_path: Path) -> None:
+    """Nobody would answer it without: at once, in one line."""
+    (tmp_path / "service.json").write_text('{"control": "tcp://127.0.0.1:1"}')
+    command = [sys.executable, str(EXAMPLES / "trainer_loop_raw.py"), str(tmp_path), str(tasks_file(tmp_path, "a")), "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * PATIENCE_S)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("tcp://127.0.0.1:1 is for those who have keys: ")
+
+
 def test_the_loop_with_zmq_and_msgpack_alone(root: Path, tmp_path: Path) -> None:
     """The same from another machine: an address, and the two keys that a trainer is given. As often as one likes."""
     keys = tmp_path / "keys"
