@@ -248,7 +248,7 @@ def _notices(summary: Mapping[str, Any]) -> list[str]:
         (groups["short"], f"{groups['short']} of {groups['asked']} groups ended short of their graded attempts"),
         (groups["flat"], f"{groups['flat']} of {groups['asked']} groups without variance: their advantages are 0"),
         *((errors, f"errors on the {_SIDES[kind]} side: {_listed(errors)}") for kind, errors in summary["errors"].items()),
-        (summary["mixed_version_rollouts"], f"{summary['mixed_version_rollouts']} usable rollouts mix policy versions"),
+        (summary["mixed_version_rollouts"], f"usable rollouts that mix policy versions: {summary['mixed_version_rollouts']}"),
         (summary["desktops"]["out"], f"desktops are out: {', '.join(summary['desktops']['out'])}"),
         (escalated, f"fast resets that did not prove clean and became reverts: {escalated}; the workers' logs say why"),
         (summary["evaluator_failures"], f"evaluators failed on: {_listed(summary['evaluator_failures'])}"),

@@ -137,6 +137,7 @@ def test_a_run_with_everything() -> None:
     assert (cancelled["rollouts"], cancelled["steps_mean"], cancelled["seconds_mean"]) == (1, 1.0, 4.0)
     assert summary["policy_versions"] == {"v1": 3, "v2": 1}
     assert summary["mixed_version_rollouts"] == 1
+    assert "usable rollouts that mix policy versions: 1" in summary["notices"]
     assert summary["desktops"] == {
         "rebuilt": 1,
         "out": ["d-1"],
