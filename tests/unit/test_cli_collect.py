@@ -96,7 +96,7 @@ def test_an_option_that_is_wrong(tmp_path: Path, options: dict[str, Any], said: 
     ("tasks", "said"),
     [
         ("{", "it is no JSON"),
-        ("{}", "tasks holds a dict: it must hold a list of tasks"),
+        ("{}", "tasks holds an object: it must hold a list of tasks"),
         ("[]", "tasks is an empty list"),
         (json.dumps([inline_task("a"), inline_task("a")]), "tasks[1]: the group_id 'a' is that of tasks[0] too"),
         (json.dumps([inline_task("../../x")]), "tasks[0].task_id is '../../x'"),
