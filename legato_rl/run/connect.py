@@ -118,6 +118,7 @@ def _carry_out(
             _interrupt(client, name, audience, folder)
             raise
         end = wait_for_end(client, folder, SYSTEM_CLOCK)
+        audience.tell_rest(folder)
     summary = write_summary(folder.root)
     if end["state"] == "stopped":
         raise RunStopped(f"the run stopped early: {end['reason']}")
