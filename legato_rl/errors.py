@@ -32,7 +32,7 @@ class ExitCode(IntEnum):
     UNREAD = 141
     """Nobody reads what the command prints, as after `| head`; a shell says the same of a program that SIGPIPE ended."""
     TERMINATED = 143
-    """SIGTERM to the command line; it ends as after Ctrl-C."""
+    """SIGTERM: the command line ends as after Ctrl-C, a process of a service hands its work back. Restart that."""
 
 
 class LegatoError(Exception):

@@ -1,7 +1,8 @@
 """How does a long-lived process begin and end? Log, signals, the guard against outliving the parent, exit codes.
 
-SIGTERM and SIGINT set a flag and ring a bell; the role's loop sees them and leaves. Logs go to stderr, which
-supervisord writes to the role's file under `logs/`.
+SIGTERM and SIGINT set a flag and ring a bell; the role's loop sees them and leaves. Its exit code names the signal, so
+that supervisord starts it again unless it sent that itself: an operator, or who frees memory, sends them too. Logs go to
+stderr, which supervisord writes to the role's file under `logs/`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Quit:
 
     def __init__(self) -> None:
         self.asked = False
+        self.code = ExitCode.DONE
+        """What this process exits with once its loop has left."""
         self.bell = Bell()
 
     def ask(self) -> None:
@@ -40,6 +43,7 @@ class Quit:
         self.bell.ring()
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self.code = ExitCode(128 + number)
         self.ask()
 
     def listen(self) -> None:
@@ -90,7 +94,7 @@ def run_role(name: str, body: Callable[[Quit], None]) -> None:
     except Exception:
         log.exception("ended by an exception that nobody expected")
         sys.exit(ExitCode.BUG)
-    sys.exit(ExitCode.DONE)
+    sys.exit(quit_.code)
 
 
 def run_folder() -> Path:

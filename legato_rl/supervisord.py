@@ -17,7 +17,8 @@ START_S = 2
 START_TRIES = 3
 """Starts that may fail in a row before a process is FATAL (supervisord's startretries)."""
 EXPECTED_EXITS = (0, 2)
-"""Exit codes after which a process is not started again: done, and wrong input (supervisord's exitcodes)."""
+"""Exit codes after which a process is not started again: done, which is told to leave, and wrong input (supervisord's
+exitcodes)."""
 WORKER_MODULE = "legato_rl.workers.main"
 """What another interpreter runs as a worker."""
 CHILD_FILES = 16

@@ -13,6 +13,8 @@ MOST_RESTARTS = 5
 """Starts of the broker, the proxy or the sink within RESTARTS_S seconds that are borne."""
 RESTARTS_S = 600.0
 """Seconds over which starts are counted."""
+LEAVE_S = 60.0
+"""Seconds that the broker may stay after the proxy or the sink left well; it takes some five."""
 DEAD = ("FATAL", "UNKNOWN")
 """supervisord's states of a process that it will not start again, beside EXITED with an expected code."""
 ESSENTIAL = ("sink", "proxy", "broker")
@@ -26,6 +28,8 @@ class Watch:
         self._may_leave = may_leave
         self._pids: dict[str, int] = {}
         self._starts: dict[str, deque[float]] = {name: deque() for name in ESSENTIAL}
+        self._left_at: dict[str, float] = {}
+        """When an essential process was first seen to have ended well."""
         self.out: set[str] = set()
         """Workers that were given up."""
         self.left = False
@@ -33,6 +37,7 @@ class Watch:
 
     def look(self, states: dict[str, ProcessState], now: float) -> dict[str, str]:
         """Workers given up since the last look, with the reason. RunStopped where nothing can go on."""
+        self.left |= self._may_leave and "broker" in states and _ended_well(states["broker"])
         for name in ESSENTIAL:
             if name in states:
                 self._look_at(states[name], now)
@@ -53,8 +58,12 @@ class Watch:
         while starts and starts[0] <= now - RESTARTS_S:
             starts.popleft()
         if self._may_leave and _ended_well(state):
-            self.left |= name == "broker"
-        elif _is_dead(state):
+            # Nobody starts it again: where the broker stays after all, a service would wait for it for ever.
+            if not self.left and now - self._left_at.setdefault(name, now) > LEAVE_S:
+                raise RunStopped(f"the {name} left, and the broker did not: {self._last_words(name)}")
+            return
+        self._left_at.pop(name, None)
+        if _is_dead(state):
             raise RunStopped(f"the {name} is {state.state}: {self._last_words(name)}")
         if len(starts) > MOST_RESTARTS:
             raise RunStopped(f"the {name} was started {len(starts)} times in {RESTARTS_S:.0f} s: {self._last_words(name)}")

@@ -16,6 +16,7 @@ from proxy_scene import KEY, Broker, Worker, run_policy, service_file
 
 from legato_rl.config import PolicyConfig
 from legato_rl.endpoints import address
+from legato_rl.errors import ExitCode
 from legato_rl.service import ServiceDir
 from legato_rl.sockets import Context
 from legato_rl.wire import CallReply
@@ -63,9 +64,11 @@ def house(root: Path, server: ModelServer, *before: str, desktops: int = 1) -> I
             server.stop()
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "leave"])
-def test_the_process_answers_and_ends(tmp_path: Path, how: str) -> None:
-    """One call through a real process; asked to end or told to leave it exits with 0; its log does not hold the key."""
+@pytest.mark.parametrize(
+    ("how", "code"), [("SIGTERM", ExitCode.TERMINATED), ("leave", ExitCode.DONE)], ids=["SIGTERM", "leave"]
+)
+def test_the_process_answers_and_ends(tmp_path: Path, how: str, code: ExitCode) -> None:
+    """One call through a real process; asked to end or told to leave it says so by its code; its log does not hold the key."""
     server = ModelServer()
     with house(tmp_path, server) as here:
         worker = here.worker()
@@ -76,7 +79,7 @@ def test_the_process_answers_and_ends(tmp_path: Path, how: str) -> None:
         else:
             here.process.send_signal(signal.SIGTERM)
         log = here.log()
-    assert here.process.returncode == 0
+    assert here.process.returncode == code
     assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
     assert KEY not in log
 

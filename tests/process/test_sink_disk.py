@@ -65,7 +65,7 @@ def test_a_full_disk_is_refused_and_the_sink_stays_up(run: RunDir) -> None:
         resource.prlimit(sink.process.pid, resource.RLIMIT_FSIZE, limit)
         assert isinstance(asker.row(row), RowStored)
         asker.close()
-        assert sink.end() == ExitCode.DONE
+        assert sink.end() == ExitCode.TERMINATED
     assert stored_ids(run) == ["r1:g1:1:0", "r1:g1:0:0"]
     assert sink.log.count("cannot be written") == 2, "said once each time that it begins"
 
@@ -98,7 +98,7 @@ def test_a_disk_that_takes_no_blob_is_waited_for(run: RunDir, mounts: list[str],
         assert isinstance(asker.put(image), BlobsStored)
         assert isinstance(asker.row(draft(attempt=1, final_image=sha256_hex(image))), RowStored)
         asker.close()
-        assert sink.end() == ExitCode.DONE
+        assert sink.end() == ExitCode.TERMINATED
     assert run.image(sha256_hex(image)).read_bytes() == image
     assert stored_ids(run) == ["r1:g1:0:0", "r1:g1:1:0"]
 
@@ -132,7 +132,7 @@ def test_too_many_open_files_are_refused_and_the_sink_stays_up(tmp_path: Path) -
             assert isinstance(asker.put(png("a")), BlobsStored)
             assert isinstance(asker.row(draft(run="r2")), RowStored)
             asker.close()
-            assert sink.end() == ExitCode.DONE
+            assert sink.end() == ExitCode.TERMINATED
         for run in ("r1", "r2"):
             assert stored_ids(RunDir(service.runs / run)) == [f"{run}:g1:0:0"]
             assert sink.log.count(f"{service.runs / run} cannot be written") == 1, "said once"

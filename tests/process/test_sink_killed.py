@@ -94,7 +94,7 @@ def test_kill_9_loses_nothing_acknowledged(tmp_path: Path, seed: int) -> None:
             asker = Asker(context, Path(sockets))
             feeds = {run: asker.ask(FeedAsk(run=run, after=0), Feed) for run in RUNS}
             asker.close()
-            assert sink.end() == ExitCode.DONE
+            assert sink.end() == ExitCode.TERMINATED
     for run in RUNS:
         folder = RunDir(service.runs / run)
         stored = stored_ids(folder)
@@ -115,7 +115,7 @@ def test_a_second_sink_process_is_refused(run: RunDir) -> None:
         asker = Asker(context, run.load_run().sockets)
         assert isinstance(asker.row(draft()), RowStored)
         asker.close()
-        assert sink.end(signal.SIGINT) == ExitCode.DONE
+        assert sink.end(signal.SIGINT) == ExitCode.INTERRUPTED
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

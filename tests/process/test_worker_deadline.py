@@ -120,19 +120,23 @@ def test_a_worker_that_is_terminated_gives_its_try_back(tmp_path: Path) -> None:
         process.terminate()
         scene.until(lambda: scene.beats[-1].dropped == KEY, "the beat that gives the try back")
         assert scene.beats[-1].holds is None
-        assert process.wait() == ExitCode.DONE
+        assert process.wait() == ExitCode.TERMINATED
 
 
-@pytest.mark.parametrize("how", ["terminated", "told to leave"])
-def test_a_worker_that_is_to_end_closes_its_desktop_and_is_done(tmp_path: Path, how: str) -> None:
-    """Nothing hangs: exit code 0, which its supervisor starts no further worker for."""
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [("terminated", ExitCode.TERMINATED), ("told to leave", ExitCode.DONE)],
+    ids=["terminated", "told to leave"],
+)
+def test_a_worker_that_is_to_end_closes_its_desktop_and_is_done(tmp_path: Path, how: str, code: ExitCode) -> None:
+    """Nothing hangs: its supervisor starts no further worker after code 0, but one after a signal that it did not send."""
     with worker(tmp_path) as (process, scene):
         scene.until(lambda: scene.beats and scene.beats[-1].ready, "the ready beat")
         if how == "terminated":
             process.terminate()
         else:
             scene.push(leave=True)
-        assert process.wait() == ExitCode.DONE
+        assert process.wait() == code
 
 
 def test_a_slow_sink_is_no_slow_evaluation(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from legato_rl.errors import RunStopped
 from legato_rl.run.processes import ProcessState
-from legato_rl.run.watch import MOST_RESTARTS, RESTARTS_S, Watch
+from legato_rl.run.watch import LEAVE_S, MOST_RESTARTS, RESTARTS_S, Watch
 
 RUNNING = ("RUNNING", 0)
 
@@ -29,7 +29,7 @@ def test_a_healthy_run_has_no_news(tmp_path: Path) -> None:
     assert [watch.look(states(), 0.0) for _ in range(3)] == [{}, {}, {}]
 
 
-@pytest.mark.parametrize("code", [-1, 4, 70])
+@pytest.mark.parametrize("code", [-1, 4, 70, 143])
 def test_a_worker_that_is_about_to_be_restarted_is_not_out(tmp_path: Path, code: int) -> None:
     """EXITED with an unexpected code lasts until supervisord's next look: a crash is no verdict on the desktop."""
     watch = Watch(tmp_path)
@@ -113,3 +113,20 @@ def test_a_service_ends_without_an_essential_process_too(tmp_path: Path, dead: t
         Watch(tmp_path, may_leave=True).look(states(proxy=dead), 0.0)
     with pytest.raises(RunStopped, match="no worker is left"):
         Watch(tmp_path, may_leave=True).look(states(w0=dead, w1=dead), 0.0)
+
+
+@pytest.mark.parametrize("name", ["sink", "proxy"])
+def test_a_service_does_not_wait_for_what_left_without_it(tmp_path: Path, name: str) -> None:
+    """They leave some seconds before the broker does; where that stays, nobody starts them again, and nothing can go on."""
+    watch, gone = Watch(tmp_path, may_leave=True), {name: ("EXITED", 0)}
+    assert [watch.look(states(**gone), now) for now in (100.0, 100.0 + LEAVE_S)] == [{}, {}]
+    with pytest.raises(RunStopped, match=f"the {name} left, and the broker did not: its log is empty"):
+        watch.look(states(**gone), 101.0 + LEAVE_S)
+
+
+def test_a_service_that_was_shut_down_is_over_however_late_that_is_seen(tmp_path: Path) -> None:
+    """Whoever looks was held up meanwhile."""
+    watch, gone = Watch(tmp_path, may_leave=True), {"proxy": ("EXITED", 0)}
+    assert watch.look(states(**gone), 0.0) == {}
+    assert watch.look(states(**gone, broker=("EXITED", 0)), 10 * LEAVE_S) == {}
+    assert watch.left
