@@ -102,7 +102,7 @@ class Core:
             self.ignored["beat of a process that was replaced"] += 1
             return Order(boot=beat.boot, leave=True)
         self._life_at = now
-        worker, lost, changes = self.roster.beat(beat, now)
+        worker, lost, changes = self.roster.beat(beat, now, self.parked(beat.worker))
         self.tokens.ask(worker.name, beat.boot_ask)
         self._changed(changes)
         if lost is not None:

@@ -62,10 +62,10 @@ class Roster:
     holders: dict[RolloutKey, str] = field(default_factory=dict)
     """Who holds or held a key whose row is not stored yet; health is counted against it."""
 
-    def beat(self, beat: Beat, now: float) -> tuple[Worker, RolloutKey | None, list[HealthChange]]:
+    def beat(self, beat: Beat, now: float, parked: bool = False) -> tuple[Worker, RolloutKey | None, list[HealthChange]]:
         """Take in a beat: the worker, the key that its dead predecessor held, and what became of its desktop.
 
-        ValueError for one worker too many.
+        `parked`: it is one of those that have none. ValueError for one worker too many.
         """
         worker = self.workers.get(beat.worker)
         if worker is None:
@@ -76,10 +76,7 @@ class Roster:
             # A new process: what the old one held is lost, and it knows nothing of what that was told.
             lost, worker.expected = worker.expected, None
             worker.rebuild = worker.build_failures = 0
-            if self.revive:
-                worker.out = None
-            if not worker.passed and worker.out is None:
-                changes += self._failed_rebuild(worker, "its process ended before the desktop passed its self-check")
+            changes += self._replaced(worker, parked)
             worker.passed = False
         worker.beat, worker.heard_at, worker.silent = beat, now, False
         worker.passed = worker.passed or beat.ready or beat.holds is not None
@@ -87,6 +84,17 @@ class Roster:
             worker.build_failures += 1
             changes += self._failed_rebuild(worker, f"the desktop did not pass its self-check: {beat.message}")
         return worker, lost, changes
+
+    def _replaced(self, worker: Worker, parked: bool) -> list[HealthChange]:
+        """What the end of a worker's process says of its desktop."""
+        if worker.out is not None:
+            if self.revive:
+                worker.out, worker.failures, worker.rebuilds = None, 0, 0
+            return []
+        if worker.passed or parked or worker.beat.phase == "parked":
+            # One that was to have no desktop failed to build none.
+            return []
+        return self._failed_rebuild(worker, "its process ended before the desktop passed its self-check")
 
     def _add(self, worker: Worker) -> Worker:
         if len(self.workers) >= MOST_WORKERS:

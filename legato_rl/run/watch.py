@@ -45,6 +45,8 @@ class Watch:
         dead = {name: state for name, state in workers.items() if _is_dead(state)}
         if workers and len(dead) == len(workers) and not (self._may_leave and any(map(_ended_well, dead.values()))):
             raise RunStopped(f"no worker is left: {self._last_words(min(workers))}")
+        # One that somebody started since may be given up once more.
+        self.out &= dead.keys()
         # A worker that ended well left because the run is over: its desktop is not out.
         gone = [state for name, state in dead.items() if name not in self.out and not _ended_well(state)]
         self.out.update(state.name for state in gone)

@@ -6,7 +6,7 @@ import pytest
 from broker_on_paper import beat, feed, holding, key, make_core, run_of
 
 from legato_rl.broker.core import LIFELESS_S, RECONCILE_S
-from legato_rl.broker.roster import SILENCE_S
+from legato_rl.broker.roster import MOST_REBUILDS, SILENCE_S, Roster
 from legato_rl.broker.run import FAILURE_WINDOW, GRADING_GRACE_S
 from legato_rl.records import Outcome, Status
 from legato_rl.wire import Feed, FeedRow
@@ -186,3 +186,36 @@ def test_a_try_that_a_worker_gives_back_costs_nothing() -> None:
     assigned = core.beat(beat("w1"), 0.4).assign
     assert assigned is not None
     assert assigned.key == key(0)
+
+
+def test_a_desktop_that_was_out_begins_anew_with_a_new_process() -> None:
+    """In a service, somebody mended it and started its worker: that is no failed boot, and what was counted is forgotten."""
+    roster = Roster(revive=True)
+    for n in range(MOST_REBUILDS + 2):
+        worker, _, changes = roster.beat(beat(boot=f"b{n}", ready=False, phase="booting"), 0.0)
+    assert [change.event for change in changes] == ["out"]
+    worker, _, changes = roster.beat(beat(boot="mended", ready=False, phase="booting"), 1.0)
+    assert (changes, worker.out, worker.rebuilds, worker.failures) == ([], None, 0, 0)
+    _, _, changes = roster.beat(beat(boot="again", ready=False, phase="booting"), 2.0)
+    assert [change.event for change in changes] == ["rebuilt"], "from here it counts as any other"
+
+
+def test_a_desktop_that_its_supervisor_gave_up_begins_anew_after_a_restart_of_the_broker() -> None:
+    """The new broker knows by its file alone that it is out; the worker that somebody started since owes it nothing."""
+    roster = Roster(revive=True)
+    roster.put_out("w0", "FATAL")
+    worker, _, changes = roster.beat(beat(boot="mended", ready=False, phase="booting"), 1.0)
+    assert (changes, worker.out, worker.rebuilds) == ([], None, 0)
+
+
+def test_restarts_of_a_worker_without_a_desktop_say_nothing_of_one() -> None:
+    """It is parked, whatever its process had come to; also where a desktop is asked of it just before the next one beats."""
+    core = make_core(desktops=1)
+    feed(core)
+    for n, phase in enumerate(("booting", "parked", "closing", "parked", "booting", "parked")):
+        assert core.beat(beat("w1", boot=f"b{n}", ready=False, built=0, phase=phase), float(n)).park
+    core.desktops = 2
+    assert not core.beat(beat("w1", boot="wanted", ready=False, built=0, phase="booting"), 9.0).park
+    assert core.changes == []
+    core.beat(beat("w1", boot="failed", ready=False, built=0, phase="booting"), 10.0)
+    assert [change.event for change in core.changes] == ["rebuilt"]

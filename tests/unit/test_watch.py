@@ -51,6 +51,13 @@ def test_a_worker_that_stays_down_is_told_once(tmp_path: Path, state: str, code:
     assert watch.out == {"worker-001"}
 
 
+def test_a_worker_that_was_started_since_may_be_given_up_once_more(tmp_path: Path) -> None:
+    """The broker counts its desktop again from that on, and is told again where it does not stay up."""
+    watch = Watch(tmp_path)
+    told = [watch.look(states(w1=state), 0.0) for state in (("FATAL", 1), ("STARTING", 1), RUNNING, ("FATAL", 1))]
+    assert [list(news) for news in told] == [["worker-001"], [], [], ["worker-001"]]
+
+
 def test_a_worker_that_left_is_not_out(tmp_path: Path) -> None:
     """Exit code 0 is a worker that was told that the run is over."""
     watch = Watch(tmp_path)
