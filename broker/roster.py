@@ -103,9 +103,11 @@ class Roster:
         return worker
 
     def is_past(self, beat: Beat) -> bool:
-        """Whether a beat is of a process that another one has replaced."""
+        """Whether a beat is of a process that another one has replaced, also where this side hears of it after that."""
         worker = self.workers.get(beat.worker)
-        return worker is not None and beat.boot in worker.past
+        if worker is None or beat.boot == worker.beat.boot:
+            return False
+        return beat.boot in worker.past or beat.started < worker.beat.started
 
     def expect(self, worker: Worker, key: RolloutKey | None) -> None:
         """From now on `worker` should hold `key`."""

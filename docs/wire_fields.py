@@ -148,6 +148,7 @@ MEANINGS: dict[str, str] = {
     "built": "desktops built by this process, the failed ones included",
     "build_failures": "how many of those did not pass their self-check",
     "Beat.message": "why the last desktop did not pass its self-check; empty where it did",
+    "started": "when the process began, in seconds of the machine's monotonic clock",
     "assign": "the try to hold; nil where none is to be begun",
     "held": "the try that `stop` and `drop` are about",
     "stop": "end the held try in a row, for this reason",

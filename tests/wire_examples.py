@@ -114,7 +114,16 @@ CLOSED = Event(
 EXAMPLES: list[Message] = [
     Refused(about="PutRow", reason="the disk is full"),
     Beat(
-        worker="w1", boot="b1", ready=False, phase="policy", holds=HOLDING, stored=KEY, built=1, build_failures=0, dropped=KEY
+        worker="w1",
+        boot="b1",
+        ready=False,
+        phase="policy",
+        holds=HOLDING,
+        stored=KEY,
+        built=1,
+        build_failures=0,
+        dropped=KEY,
+        started=812.5,
     ),
     Order(boot="b1", assign=ASSIGNMENT, held=KEY, stop="group_closed", rebuild=2),
     ProxyBeat(

@@ -62,7 +62,7 @@ class Link:
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._state = Standing()
+        self._state = Standing(started=self.clock.monotonic())
         self.news = self.quit_.bell
         self._changed = Bell()
         self._last: Beat | None = None

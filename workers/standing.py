@@ -13,10 +13,11 @@ from legato_rl.wire import Assignment, Beat, Holding
 class Standing:
     """A worker's work, and the broker's last word on it. `deadline` is in seconds of a monotonic clock.
 
-    `assigned` is a try that was handed out and not begun; `dropped` the last one that this process, as it ends, let go of
-    without a row.
+    `started` is when the process began, by the same clock. `assigned` is a try that was handed out and not begun; `dropped`
+    the last one that this process, as it ends, let go of without a row.
     """
 
+    started: float = 0.0
     phase: Phase = "booting"
     step: int = -1
     past_actions: bool = False
@@ -75,4 +76,5 @@ class Standing:
             message=self.message,
             boot_ask=self.boot_ask,
             dropped=self.dropped,
+            started=self.started,
         )

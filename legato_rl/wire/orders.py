@@ -16,7 +16,8 @@ from legato_rl.records import Items, RolloutKey, StopReason
 class Beat(Message):
     """worker -> broker: how the worker is and what it holds, every second or so and at once on a change. Idempotent.
 
-    `boot` is random per process: a new one means that what the old one held is lost. `ready`: the desktop passed its
+    `boot` is random per process: a new one means that what the old one held is lost. Beats of two processes may come in any
+    order: `started` tells which is the new one. `ready`: the desktop passed its
     self-check and the last row is stored, so a new try may be held. `stored` is the last key that was seen stored, `built`
     counts desktops, `build_failures` those that failed the self-check; `boot_ask` numbers a boot or revert that waits or runs.
     `dropped` is the last key that this process gave back, without a row and without fault, because it was asked to end.
@@ -33,6 +34,7 @@ class Beat(Message):
     message: str = ""
     boot_ask: int = 0
     dropped: RolloutKey | None = None
+    started: float = 0.0
 
 
 class Order(Message):

@@ -202,7 +202,7 @@ def test_the_last_beat_gives_back_what_is_held(begun: bool, tmp_path: Path) -> N
             link.ready()
             thread = Thread(target=link.serve, args=(orders,))
             thread.start()
-            peer = hear(broker, lambda beat: beat.ready).peer
+            peer = hear(broker, lambda beat: beat.ready and 0.0 < beat.started <= SYSTEM_CLOCK.monotonic()).peer
             given = Assignment(key=KEY, task_id="g1", domain=None, task={}, max_steps=1)
             broker.send(peer, Order(boot="b", assign=given))
             wait([link.news], PATIENCE_S)

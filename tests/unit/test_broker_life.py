@@ -58,6 +58,21 @@ def test_beats_of_a_replaced_process_say_nothing() -> None:
     assert sum(core.ignored.values()) == 8
 
 
+def test_an_older_process_never_replaces_a_newer_one() -> None:
+    """A new broker reads the new process's beat first, and then a late one of the dead: the live one keeps its try."""
+    core = make_core(restarted=True)
+    feed(core)
+    held = beat(boot="new", started=20.0, ready=False, holds=holding(key(1)))
+    core.beat(held, 0.1)
+    late = core.beat(beat(boot="old", started=10.0, ready=False, holds=holding(key(0))), 0.2)
+    assert (late.boot, late.leave, late.drop) == ("old", True, False)
+    order = core.beat(held, 0.3)
+    assert (order.held, order.drop, order.leave) == (key(1), False, False)
+    assert core.beat(beat(boot="newer", started=30.0), 0.4).leave is False
+    assert run_of(core).groups.owed() == [(key(1), Outcome.WORKER_LOST)]
+    assert core.changes == []
+
+
 def test_beats_of_a_replaced_process_do_not_keep_a_worker_alive() -> None:
     """The new process fell silent: what it held is lost, whatever the old one goes on to say."""
     core = make_core()

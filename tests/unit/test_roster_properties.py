@@ -22,6 +22,7 @@ class Books:
         self.rng, self.now = rng, 0.0
         self.roster = Roster(revive=rng.random() < 0.5)
         self.boots = dict.fromkeys(NAMES, 1)
+        self.heard = dict.fromkeys(NAMES, 0)
         self.built = dict.fromkeys(NAMES, 1)
         self.failed = dict.fromkeys(NAMES, 0)
         self.given: set[RolloutKey] = set()
@@ -30,13 +31,14 @@ class Books:
         self.outs: list[tuple[str, str]] = []
 
     def beat(self, name: str, late: bool = False) -> None:
-        """A beat; a late one is of a process that was heard and then replaced."""
+        """A beat; a late one is of a process before the one that was heard last, whether it was heard itself or not."""
         worker = self.roster.workers.get(name)
-        boot = self.rng.choice(list(worker.past)) if late and worker is not None else f"{name}/{self.boots[name]}"
+        number = self.rng.randint(1, self.heard[name] - 1) if late else self.boots[name]
         holds = worker.expected if worker is not None and not late and self.rng.random() < 0.7 else None
         said = Beat(
             worker=name,
-            boot=boot,
+            boot=f"{name}/{number}",
+            started=float(number),
             ready=holds is None and self.rng.random() < 0.8,
             phase="act" if holds else "idle",
             holds=Holding(key=holds, lease=1, phase="act", step=0) if holds else None,
@@ -47,6 +49,7 @@ class Books:
         assert self.roster.is_past(said) == late
         if late:
             return
+        self.heard[name] = number
         _, lost, changes = self.roster.beat(said, self.now)
         self.lose([lost] if lost else [], changes)
 
@@ -83,7 +86,7 @@ class Books:
         )[0]:
             case "beat":
                 self.beat(name)
-            case "late" if name in self.roster.workers and self.roster.workers[name].past:
+            case "late" if self.heard[name] > 1:
                 self.beat(name, late=True)
             case "give":
                 self.give(name)
