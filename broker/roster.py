@@ -14,6 +14,8 @@ from legato_rl.wire import Beat
 
 SILENCE_S = 30.0
 """Seconds without a beat after which a worker counts as gone."""
+LOOK_S = 1.0
+"""Seconds between two looks at most in which nobody is missed: what MOST_WORKERS say is read in 16 looks of 256 messages."""
 FAILURES_TO_REBUILD = 2
 MOST_REBUILDS = 3
 MOST_WORKERS = 4096
@@ -61,6 +63,8 @@ class Roster:
     workers: dict[str, Worker] = field(default_factory=dict)
     holders: dict[RolloutKey, str] = field(default_factory=dict)
     """Who holds or held a key whose row is not stored yet; health is counted against it."""
+    looked_at: float | None = None
+    """When `silences` was asked last."""
 
     def beat(self, beat: Beat, now: float, parked: bool = False) -> tuple[Worker, RolloutKey | None, list[HealthChange]]:
         """Take in a beat: the worker, the key that its dead predecessor held, and what became of its desktop.
@@ -116,9 +120,15 @@ class Roster:
             self.holders[key] = worker.name
 
     def silences(self, now: float) -> list[RolloutKey]:
-        """The keys held by workers that fell silent since the last call."""
+        """The keys held by workers that fell silent since the last call.
+
+        Where that is long ago nobody listened meanwhile, and beats may lie in the socket yet: such a time is no silence.
+        """
+        away = max(0.0, now - self.looked_at - LOOK_S) if self.looked_at is not None else 0.0
+        self.looked_at = now
         lost = []
         for worker in self.workers.values():
+            worker.heard_at = min(now, worker.heard_at + away)
             if not worker.silent and now - worker.heard_at > SILENCE_S:
                 worker.silent = True
                 if worker.expected is not None:

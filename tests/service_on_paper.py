@@ -229,10 +229,12 @@ class World:
                 self.core.runs[sink.run_id].groups.cancel(group, number)
 
     def wait(self, seconds: float) -> None:
-        """Time passes."""
-        self.now += seconds
+        """Time passes, and the broker looks each second at least."""
         with self.checked():
-            self.core.tick(self.now)
+            while seconds > 0:
+                self.now += min(seconds, 1.0)
+                seconds -= 1.0
+                self.core.tick(self.now)
 
     def resume(self) -> None:
         """Runs that were stopped (no desktop was left, nobody beat) go on."""

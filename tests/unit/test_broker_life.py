@@ -85,6 +85,25 @@ def test_beats_of_a_replaced_process_do_not_keep_a_worker_alive() -> None:
     assert (key(1), Outcome.WORKER_LOST) in run_of(core).groups.owed()
 
 
+def test_a_broker_that_was_held_up_takes_nobody_for_silent() -> None:
+    """Beats of more workers than a socket hands over at once wait for it: those that it has not read yet lose no try."""
+    core = make_core()
+    feed(core)
+    for n in (0, 1):
+        core.beat(beat(f"w{n}"), 0.0)
+        core.beat(beat(f"w{n}", ready=False, holds=holding(key(n))), 0.0)
+    core.tick(0.25)
+    back = 10 * SILENCE_S
+    assert not core.beat(beat("w0", ready=False, holds=holding(key(0))), back).drop
+    core.tick(back)
+    assert not core.beat(beat("w1", ready=False, holds=holding(key(1))), back + 0.25).drop
+    assert run_of(core).groups.owed() == []
+    for seconds in range(1, int(SILENCE_S) + 2):
+        core.beat(beat("w0", ready=False, holds=holding(key(0))), back + seconds)
+        core.tick(back + seconds)
+    assert run_of(core).groups.owed() == [(key(1), Outcome.WORKER_LOST)], "who says nothing from then on is missed"
+
+
 @pytest.mark.parametrize("heard", [True, False])
 def test_a_run_that_no_worker_works_on_stops(heard: bool) -> None:
     """Whether they fell silent or never spoke: resumable, after minutes, and with a reason."""

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legato_rl.broker.roster import FAILURES_TO_REBUILD, MOST_REBUILDS, SILENCE_S, HealthChange, Roster, Worker
+from legato_rl.broker.roster import FAILURES_TO_REBUILD, LOOK_S, MOST_REBUILDS, SILENCE_S, HealthChange, Roster, Worker
 from legato_rl.records import DESKTOP_OUTCOMES, GRADED_OUTCOMES, Outcome, RolloutKey
 from legato_rl.wire import Beat, Holding
 
@@ -82,7 +82,7 @@ class Books:
         """One, by lot."""
         name = self.rng.choice(NAMES)
         match self.rng.choices(
-            ["beat", "late", "give", "store", "boot", "fail", "build", "wait", "out"], [9, 2, 6, 5, 1, 1, 2, 2, 0.2]
+            ["beat", "late", "give", "store", "boot", "fail", "build", "wait", "stall", "out"], [9, 2, 6, 5, 1, 1, 2, 2, 1, 0.2]
         )[0]:
             case "beat":
                 self.beat(name)
@@ -100,8 +100,17 @@ class Books:
             case "build" if name in self.roster.workers:
                 self.built[name] = max(self.built[name], self.roster.workers[name].rebuild)
             case "wait":
-                self.now += self.rng.choice([1.0, SILENCE_S + 1])
+                for _ in range(self.rng.choice([1, int(SILENCE_S) + 1])):
+                    self.now += 1.0
+                    self.lose(self.roster.silences(self.now), [])
+            case "stall":
+                # Nobody listens for a while, and the beats of then are not read yet: it counts as one look's time.
                 self.lose(self.roster.silences(self.now), [])
+                near = self.now - SILENCE_S + LOOK_S
+                heard = [one for one in self.roster.workers.values() if not one.silent and one.heard_at >= near]
+                self.now += self.rng.choice([2.0, 10.0]) * SILENCE_S
+                self.lose(self.roster.silences(self.now), [])
+                assert not any(one.silent for one in heard)
             case "out":
                 lost, changes = self.roster.put_out(name, "FATAL")
                 self.lose([lost] if lost else [], changes)
