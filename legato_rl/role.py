@@ -21,6 +21,7 @@ from types import FrameType
 from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.errors import ConfigError, ExitCode, LegatoError
 from legato_rl.sockets import Bell
+from legato_rl.supervisord import STARTER_VARIABLE
 
 GUARD_S = 1.0
 """Seconds between two looks at the parent's pid."""
@@ -53,14 +54,18 @@ class Quit:
 
 
 def guard_parent(clock: Clock = SYSTEM_CLOCK) -> None:
-    """End this process when its parent is gone, also after SIGKILL. Started by supervisord only: a shell may leave."""
-    parent = os.getppid()
+    """End this process when its parent is gone, also after SIGKILL. Started by supervisord only: a shell may leave.
+
+    That went while this process was starting where somebody else is the parent by now (orphans need not go to the first
+    process), so a supervisord of ours is looked at by its own pid too.
+    """
+    parent, starter = os.getppid(), os.environ.pop(STARTER_VARIABLE, "self")
     if parent == 1 and b"supervisord" not in Path("/proc/1/cmdline").read_bytes():
-        # It went while this process was starting; in a container, supervisord may be the first process itself.
+        # In a container, supervisord may be the first process itself.
         os._exit(ExitCode.ORPHANED)
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while os.getppid() == parent and Path("/proc", starter).exists():
             clock.sleep(GUARD_S)
         os._exit(ExitCode.ORPHANED)
 

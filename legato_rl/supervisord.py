@@ -12,6 +12,10 @@ from legato_rl.errors import ConfigError
 KEY_VARIABLE = "LEGATO_POLICY_KEY"
 """The one variable that holds the model server's key; only the proxy is started with it."""
 
+STARTER_VARIABLE = "LEGATO_STARTER_PID"
+"""The variable that holds the pid of who started a process: of `collect` or `serve` for supervisord, of that for its programs.
+An operator's own supervisord sets none."""
+
 START_S = 2
 """Seconds that a process must stay up to count as started (supervisord's startsecs)."""
 START_TRIES = 3

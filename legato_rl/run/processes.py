@@ -23,7 +23,7 @@ from supervisor.xmlrpc import SupervisorTransport
 
 from legato_rl.clock import Clock
 from legato_rl.errors import ConfigError
-from legato_rl.supervisord import KEY_VARIABLE, control_socket
+from legato_rl.supervisord import KEY_VARIABLE, STARTER_VARIABLE, control_socket
 
 STOP_S = 90.0
 """Seconds that supervisord gets to stop its programs, before its session is killed."""
@@ -89,7 +89,7 @@ class Supervisor:
         with (self._logs / "supervisord.err").open("wb") as log:
             self._process = subprocess.Popen(
                 child_command(command, "TERM"),
-                env=child_environment(key),
+                env={**child_environment(key), STARTER_VARIABLE: str(os.getpid())},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -4,16 +4,22 @@ Between fork and exec a child of supervisord has supervisord's own handler of SI
 where nobody looks; and a child that has not come so far as to lead a process group is not there when its group is told. A
 program that is stopped in that moment would live until supervisord kills it, which is `stopwaitsecs` later. Here SIGTERM
 waits over the fork, and ends the child as it would end the program, and the child leads its group as soon as it is there.
+
+Nor does it begin for a command that died before `setpriv` asked for the signal that tells so.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 from contextlib import suppress
 
 import supervisor.supervisord
 from supervisor.options import ServerOptions
+
+from legato_rl.errors import ExitCode
+from legato_rl.supervisord import STARTER_VARIABLE
 
 STOPS = frozenset({signal.SIGTERM})
 
@@ -48,6 +54,10 @@ class Leading(ServerOptions):  # type: ignore[misc]
 
 def main() -> None:
     """supervisord, with the arguments of the command line."""
+    parent = str(os.getppid())
+    if os.environ.get(STARTER_VARIABLE, parent) != parent:
+        sys.exit(ExitCode.ORPHANED)
+    os.environ[STARTER_VARIABLE] = str(os.getpid())
     os.register_at_fork(before=hold, after_in_parent=release, after_in_child=release_child)
     supervisor.supervisord.ServerOptions = Leading
     supervisor.supervisord.main()
