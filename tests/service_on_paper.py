@@ -231,9 +231,8 @@ class World:
     def wait(self, seconds: float) -> None:
         """Time passes, and the broker looks each second at least."""
         with self.checked():
-            while seconds > 0:
-                self.now += min(seconds, 1.0)
-                seconds -= 1.0
+            for _ in range(looks := max(1, int(seconds))):
+                self.now += seconds / looks
                 self.core.tick(self.now)
 
     def resume(self) -> None:
