@@ -15,11 +15,13 @@ import signal
 import sys
 from contextlib import suppress
 
+import supervisor.loggers
 import supervisor.supervisord
 from supervisor.options import ServerOptions
 
 from legato_rl.errors import ExitCode
 from legato_rl.supervisord import STARTER_VARIABLE
+from legato_rl.run.log_files import LogFile
 
 STOPS = frozenset({signal.SIGTERM})
 
@@ -60,6 +62,7 @@ def main() -> None:
     os.environ[STARTER_VARIABLE] = str(os.getpid())
     os.register_at_fork(before=hold, after_in_parent=release, after_in_child=release_child)
     supervisor.supervisord.ServerOptions = Leading
+    supervisor.loggers.RotatingFileHandler = LogFile
     supervisor.supervisord.main()
 
 
