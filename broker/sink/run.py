@@ -130,8 +130,7 @@ class OpenRun:
             del self._followers[next(iter(self._followers))]
 
     def _answer_feed(self, ask: FeedAsk) -> Feed:
-        if self._trouble and self.store.can_write():
-            self._writable()
+        self._writable()
         limit = min(ask.limit, FEED_LIMIT)
         return self._feed(self.index.after(ask.after, limit), self.events.after(ask.events_after, limit))
 
@@ -155,6 +154,7 @@ class OpenRun:
         return reason
 
     def _writable(self) -> None:
-        if self._trouble:
+        # A full disk takes a row where it has no room for a screenshot: what was stored just now does not say enough.
+        if self._trouble and self.store.can_write():
             log.info("%s can be written again", self.run.root)
-        self._trouble = ""
+            self._trouble = ""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sink_rows import RUN, draft
-from sink_scene import House, sink_of_a_run
+from sink_scene import House, device, sink_of_a_run
 
 from legato_rl.broker.sink.run import FEED_LIMIT, FOLLOWERS
 from legato_rl.errors import RecordError
@@ -19,6 +20,8 @@ from legato_rl.wire import (
     Feed,
     FeedAsk,
     PutDesktopEvent,
+    Refused,
+    RowStored,
 )
 
 EVENT = PutDesktopEvent(run=RUN, id="e1", desktop="d0", event="rebuilt", at="2030-01-01T00:00:00Z", reason="2 failures")
@@ -47,6 +50,24 @@ def test_feed_tells_rows_after_n(house: House) -> None:
         (0, FEED_LIMIT * 9, [1, 2, 3]),
     ):
         assert [row.n for row in asker.ask(FeedAsk(run=RUN, after=after, limit=limit), Feed).rows] == numbers
+
+
+def test_a_disk_that_takes_a_row_alone_is_full_still(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """That it is full is told until a screenshot has room there, and its end is told once as its beginning was."""
+    caplog.set_level(logging.INFO)
+    asker, run = house.asker(), house.runs.get(RUN)
+    in_the_way = run.run.images / ".part"
+    in_the_way.mkdir()
+    for attempt in range(3):
+        with device(run.store.rows.fileno(), "/dev/full"):
+            assert isinstance(asker.row(draft(attempt=attempt)), Refused)
+        assert isinstance(asker.row(draft(attempt=attempt)), RowStored)
+        assert "cannot be written" in asker.ask(FeedAsk(run=RUN, after=0), Feed).trouble
+    in_the_way.rmdir()
+    assert isinstance(asker.row(draft(attempt=3)), RowStored)
+    assert asker.ask(FeedAsk(run=RUN, after=0), Feed).trouble == ""
+    said = [record.levelname for record in caplog.records if "written" in record.message]
+    assert said == ["ERROR", "INFO"]
 
 
 def test_a_follower_hears_each_row_early(house: House) -> None:
