@@ -1,4 +1,4 @@
-"""Which runs does a broker find, and how does one that stopped go on? DISK: reads run folders, and takes `end.json` away."""
+"""Which runs does a broker find, and how does one that stopped go on? DISK: reads run folders, and takes away how one ended."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def reopen(ask: Submit, root: ServiceDir, service: ServiceFile, core: Core, told
         retried = sorted({*file.again, *again.of(folder, file.settings)})
         folder.write_run(file.model_copy(update={"again": retried}))
     # Last, so that a run which cannot be read, or a broker that dies here, leaves it stopped.
-    folder.end.unlink(missing_ok=True)
+    folder.forget_end()
     told.stopping.pop(ask.name, None)
     core.runs.pop(ask.name, None)
     told.answer(ask.id)

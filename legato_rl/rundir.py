@@ -153,6 +153,11 @@ class RunDir:
         """Write `end.json` whole or not at all."""
         write_file(self.end, json_bytes({"state": state, "reason": reason, "at": at}))
 
+    def forget_end(self) -> None:
+        """Take `end.json` away, and the summary of that end: the run goes on."""
+        self.end.unlink(missing_ok=True)
+        self.summary.unlink(missing_ok=True)
+
     def load_tasks(self) -> list[TaskSpec]:
         """The run's tasks in group order. RecordError, naming the line, for one that is no task."""
         return [self._task(line, number) for number, line in enumerate(self.tasks.read_bytes().splitlines(), 1)]

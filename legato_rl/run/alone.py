@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from legato_rl.clock import SYSTEM_CLOCK, iso
@@ -59,22 +60,22 @@ def close(folder: RunDir) -> dict[str, Any]:
 
 def _run(folder: RunDir, run: RunFile, policy: PolicyConfig, control: ControlClient, hear: Hear) -> None:
     supervisor = Supervisor(folder.supervisord_conf, run.sockets, folder.logs, SYSTEM_CLOCK)
-    try:
-        supervisor.start(policy.key())
-        status = follow(supervisor, control, folder.logs, SYSTEM_CLOCK, hear)
-    except KeyboardInterrupt:
-        _interrupt(supervisor, control, folder, hear)
-        raise
-    except RunStopped as stopped:
-        supervisor.stop()
-        if has_finished(folder):
-            # Workers leave, and much may end, when the run is over; the broker did not come to say that it is.
-            log.warning("the run has finished, every attempt has its row, though nobody said so: %s", stopped)
-            return
-        _sum_up(folder, "stopped", str(stopped))
-        raise
-    finally:
-        end(supervisor)
+    with _summed_up(folder):
+        try:
+            supervisor.start(policy.key())
+            status = follow(supervisor, control, folder.logs, SYSTEM_CLOCK, hear)
+        except KeyboardInterrupt:
+            _interrupt(supervisor, control, folder, hear)
+            raise
+        except RunStopped as stopped:
+            supervisor.stop()
+            if has_finished(folder):
+                # Workers leave, and much may end, when the run is over; the broker did not come to say that it is.
+                log.warning("the run has finished, every attempt has its row, though nobody said so: %s", stopped)
+                return
+            raise
+        finally:
+            end(supervisor)
     if status.state == "stopped":
         _sum_up(folder, "stopped", status.reason)
         raise RunStopped(f"the run stopped early: {status.reason}")
@@ -89,14 +90,31 @@ def _interrupt(supervisor: Supervisor, control: ControlClient, folder: RunDir, h
         log.error("%s", stopped)
     except KeyboardInterrupt:
         supervisor.kill()
-    end(supervisor)
-    _sum_up(folder, "interrupted", "")
+
+
+@contextmanager
+def _summed_up(folder: RunDir) -> Iterator[None]:
+    """Whatever ends early what is done here, also while its processes are ended, is told in the folder."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _sum_up(folder, "interrupted", "")
+        raise
+    except RunStopped as stopped:
+        _sum_up(folder, "stopped", str(stopped))
+        raise
 
 
 def _sum_up(folder: RunDir, state: str, reason: str) -> None:
-    """How a run ended early, and its summary; where they cannot be written, that must not hide why the run ended."""
+    """How a run ended early, and its summary; where they cannot be written, that must not hide why the run ended.
+
+    Of a large run that takes its seconds. Ctrl-C meanwhile leaves a run that was cut, rather than one of which half is told.
+    """
     try:
         folder.write_end(state, reason, iso(SYSTEM_CLOCK.wall()))
         write_summary(folder.root)
     except (LegatoError, OSError) as error:
         log.error("summary.json cannot be written: %s", error)
+    except KeyboardInterrupt:
+        folder.end.unlink(missing_ok=True)
+        raise

@@ -136,7 +136,7 @@ def _reopen(folder: RunDir, run: RunFile, policy: PolicyConfig, engine: dict[str
     run = run.model_copy(update={"settings": settings, "sockets": sockets, "engine": engine, "folder": Path.cwd()})
     try:
         write_supervisord(folder, settings, sockets)
-        folder.end.unlink(missing_ok=True)
+        folder.forget_end()
         folder.write_run(run)
     except OSError as error:
         raise ConfigError(f"out is {str(folder.root)!r}: {error.strerror}; make it a folder that can be written") from None

@@ -20,8 +20,8 @@ import supervisor.supervisord
 from supervisor.options import ServerOptions
 
 from legato_rl.errors import ExitCode
-from legato_rl.supervisord import STARTER_VARIABLE
 from legato_rl.run.log_files import LogFile
+from legato_rl.supervisord import STARTER_VARIABLE
 
 STOPS = frozenset({signal.SIGTERM})
 

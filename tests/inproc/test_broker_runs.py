@@ -199,7 +199,9 @@ def test_a_run_that_stopped_is_resumed_with_the_policy_in_force(one: Service) ->
     one.submit(name="r")
     one.ask(StopAsk(id="s", reason="enough"))
     one.core.tick(100_000.0)
-    RunDir(one.root / "runs" / "r").write_end("stopped", "enough", "now")
+    folder = RunDir(one.root / "runs" / "r")
+    folder.write_end("stopped", "enough", "now")
+    folder.summary.write_text("{}")
     one.ask(PauseAsk(id="p"))
     one.proxy("paused")
     one.ask(PolicyAsk(id="v", version="v2"))
@@ -207,6 +209,8 @@ def test_a_run_that_stopped_is_resumed_with_the_policy_in_force(one: Service) ->
     assert "r" not in after.core.runs
     after.submit(id_="again", name="r", resume=True)
     assert after.ask(StatusAsk(id="x", run="r")).version == "v2"
+    assert not folder.end.exists()
+    assert not folder.summary.exists(), "it is of an end that was none"
 
 
 def test_a_run_that_is_stopping_is_not_resumed_yet(one: Service) -> None:
