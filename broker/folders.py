@@ -86,4 +86,4 @@ def ended_as(folder: RunDir) -> str:
         end = folder.load_end()
     except (LegatoError, OSError):
         return ""
-    return str(end.get("state", "")) if isinstance(end, dict) else ""
+    return str(end["state"]) if end else ""

@@ -140,13 +140,18 @@ class RunDir:
         write_file(self.run_file, run.model_dump_json(indent=1, by_alias=True).encode() + b"\n")
 
     def load_end(self) -> dict[str, Any] | None:
-        """`end.json`; None where the run goes on, or ended without a word (SIGKILL)."""
+        """`end.json`, with a `state` and a `reason`; None where the run goes on, or ended without a word (SIGKILL).
+
+        RecordError where it is anything else.
+        """
         try:
-            end: dict[str, Any] = json.loads(self.end.read_bytes())
+            end: Any = json.loads(self.end.read_bytes())
         except FileNotFoundError:
             return None
         except (ValueError, RecursionError) as error:
             raise RecordError(f"{self.end} is no JSON: {json_fault(error)}") from None
+        if not isinstance(end, dict) or not all(isinstance(end.get(name), str) for name in ("state", "reason")):
+            raise RecordError(f"{self.end} is no object with a state and a reason: it does not say how the run ended")
         return end
 
     def write_end(self, state: str, reason: str, at: str) -> None:

@@ -65,6 +65,19 @@ def test_the_servers_notices_come_first(folder: RunFolder) -> None:
     assert profile_run(folder.run.root)["notices"][0] == "logprobs are raw"
 
 
+@pytest.mark.parametrize("end", ["[]", '"finished"', "null", "{}", '{"state": "stopped"}', '{"state": 1, "reason": ""}', "{"])
+def test_an_end_that_is_none(folder: RunFolder, end: str) -> None:
+    """Whatever else lies there is told in a sentence, also to who resumes a run of which every attempt has ended."""
+    for attempt in (0, 1):
+        folder.row("h", attempt, 1.0, steps=folder.steps(1), try_=1)
+    folder.run.end.write_text(end)
+    for command in (("profile", folder.run.root), ("collect", "--resume", "--out", folder.run.root)):
+        code, _, said = run(*command)
+        assert code == ExitCode.SHORT, said
+        assert said.startswith(f"error: {folder.run.end} ")
+        assert said.count("\n") == 1
+
+
 def test_the_view_for_people(folder: RunFolder) -> None:
     """The view has the numbers that a trainer looks for, also for a run without rows."""
     code, out, _ = run("profile", folder.run.root)
