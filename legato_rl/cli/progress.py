@@ -20,6 +20,8 @@ from legato_rl.wire import RunStatus
 
 LINE_S = 10.0
 """Seconds between two plain lines when nothing changes that they tell."""
+EARLY = ("the run was stopped before its end", "the run was interrupted before its end")
+"""How a summary's notice of why the run ended early begins."""
 COLOURS = {
     "ok": "green",
     "truncated": "green",
@@ -57,8 +59,10 @@ class Display:
         if self._quiet:
             return
         settings = run.settings
+        # A service's are more or fewer as it is told, and its lines have those that work now.
+        whose = "the service's desktops" if run.submitted else desktops(settings.desktops)
         self._say(
-            f"{run.run_id}: {desktops(settings.desktops)} ({settings.desktop.backend}), policy {settings.policy.model} "
+            f"{run.run_id}: {whose} ({settings.desktop.backend}), policy {settings.policy.model} "
             f"{settings.policy.version} at {settings.policy.url}"
         )
         if inherits:
@@ -103,11 +107,16 @@ class Display:
         self._note(summary["notices"])
 
     def cut(self, out: Path, again: str) -> None:
-        """The run ended early: say what is stored, where there is a summary of it, and the command that goes on (`again`)."""
+        """The run ended early: say what is stored, where there is a summary of it, and the command that goes on (`again`).
+
+        Why it did is the command's last word, and is not said here too.
+        """
         if not self._started:
             return
         with suppress(OSError, ValueError):
-            self.end(json.loads(RunDir(out).summary.read_bytes()), out)
+            summary = json.loads(RunDir(out).summary.read_bytes())
+            notices = [notice for notice in summary["notices"] if not notice.startswith(EARLY)]
+            self.end({**summary, "notices": notices}, out)
         if not self._quiet:
             self._say(f"go on with: {again}")
 

@@ -25,6 +25,9 @@ STOP_ANSWER_S = 15.0
 """Seconds that the broker has to answer Ctrl-C, which it writes down first, on a disk that may stall; one that does not is
 ended with the rest."""
 
+ITS_LOG = ": its log "
+"""What a RunStopped about a process goes on with is the end of that process's log, which the folder has."""
+
 OnStatus = Callable[[RunStatus], None]
 OnGroup = Callable[[dict[str, Any]], None]
 
@@ -101,7 +104,7 @@ def _summed_up(folder: RunDir) -> Iterator[None]:
         _sum_up(folder, "interrupted", "")
         raise
     except RunStopped as stopped:
-        _sum_up(folder, "stopped", str(stopped))
+        _sum_up(folder, "stopped", str(stopped).partition(ITS_LOG)[0])
         raise
 
 

@@ -80,3 +80,18 @@ def test_a_second_ctrl_c_while_a_large_run_is_summed_up(tmp_path: Path) -> None:
     assert cli.output.endswith(f"go on with: legato-rl collect --resume --out {out}\ninterrupted\n")
     assert not run.end.exists()
     assert verify(out) == []
+
+
+def test_a_supervisord_that_is_gone(tmp_path: Path) -> None:
+    """That is said once, with the end of its log; the folder has the reason, and the log itself in logs/."""
+    out = tmp_path / "run"
+    run = RunDir(out)
+    with collect(out, tasks_file(tmp_path, "a"), "--group", 2, "--desktops", 2, "--fake", "act_s=30") as cli:
+        wait_for_status(cli, out, lambda s: s.desktops.get("act", 0) >= 1)
+        (supervisord,) = (process for process in cli.below() if "legato_rl.run.supervise" in process.cmdline())
+        supervisord.kill()
+        assert cli.end() == ExitCode.STOPPED, cli.output
+    assert "\nerror: supervisord is gone: its log ends with:\n" in cli.output
+    assert cli.output.count("supervisord is gone") == cli.output.count("its log ends with") == 1
+    for told in (json.loads(run.end.read_bytes()), json.loads(run.summary.read_bytes())["end"]):
+        assert (told["state"], told["reason"]) == ("stopped", "supervisord is gone")

@@ -45,7 +45,7 @@ def test_a_client_that_was_killed_follows_its_run_again(tmp_path: Path) -> None:
             "(--resume with --name, or resume_run)\n"
         )
         with connect(root, "--resume", "--name", "r") as cli:
-            cli.wait_for("r: 2 desktops (fake), policy fake v1 at ")
+            cli.wait_for("r: the service's desktops (fake), policy fake v1 at ")
             client.resume()
             assert cli.end() == ExitCode.DONE, cli.output
         assert "| attempts " in cli.output

@@ -14,6 +14,7 @@ from rich.live import Live
 from worker_scene import run_file
 
 from legato_rl.cli.progress import LINE_S, Display, progress
+from legato_rl.rundir import json_bytes
 from legato_rl.wire import GroupCounts, RunStatus
 
 SUMMARY: dict[str, Any] = {
@@ -148,6 +149,26 @@ def test_a_run_that_goes_on() -> None:
     assert out.getvalue() == ""
     shown.end(SUMMARY, Path("x"))
     assert out.getvalue().splitlines()[0] == "the run had finished before: nothing was started"
+
+
+def test_the_desktops_of_a_service() -> None:
+    """How many they are changes, and its run was asked for none: a line has those that work now."""
+    shown, out = display(DrivenClock())
+    shown.start(run_file(Path("/x")).model_copy(update={"submitted": "id"}))
+    shown.show(status(desktops={"act": 5}))
+    first, then = out.getvalue().splitlines()
+    assert first == "r1: the service's desktops (fake), policy m v1 at fake"
+    assert "| desktops 5 act |" in then
+
+
+@pytest.mark.parametrize("why", ["stopped before its end: the model server is down", "interrupted before its end"])
+def test_why_a_run_was_cut_is_not_said_here(tmp_path: Path, why: str) -> None:
+    """It is the command's last word; the other notices are told."""
+    shown, out = display(DrivenClock())
+    shown.start(run_file(Path("/x")))
+    (tmp_path / "summary.json").write_bytes(json_bytes({**SUMMARY, "notices": [f"the run was {why}", *SUMMARY["notices"]]}))
+    shown.cut(tmp_path, "legato-rl again")
+    assert out.getvalue().splitlines()[2:] == ["note: desktops are out: worker-001", "go on with: legato-rl again"]
 
 
 def test_quiet_is_quiet() -> None:
