@@ -74,7 +74,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
             assert cli.end() == ExitCode.INTERRUPTED
         assert cli.output.endswith(f"{again}interrupted\n")
         with connect(root, "--resume", "--name", "r") as cli:
-            cli.wait_for("r: 2 desktops")
+            cli.wait_for("r: the service's desktops")
             client.stop("enough", "r")
             assert cli.end() == ExitCode.STOPPED
         assert cli.output.endswith(f"{again}error: the run stopped early: enough\n")
