@@ -32,4 +32,4 @@ class SaysMuch(FakeDesktop):
 
     def _say(self) -> None:
         while not threading.Event().wait(0.01):
-            print("x" * 4000, flush=True)
+            print("x" * 400, flush=True)

@@ -63,7 +63,7 @@ def test_workers_that_log_much_while_the_disk_is_full(tmp_path: Path) -> None:
         fill(seen, 0)
         cli.wait_for("storage waiting: ")
         # Far more than their pipes hold: supervisord has tried to log it.
-        wait_for_output([process for process in cli.below() if "legato-rl-worker" in " ".join(process.cmdline())], 2**20)
+        wait_for_output([process for process in cli.below() if "legato-rl-worker" in " ".join(process.cmdline())], 2**18)
         (seen / "filler").unlink()
         assert cli.end() == ExitCode.DONE, cli.output
     assert len(check_accounts(copy)) == 8
