@@ -32,8 +32,9 @@ pytestmark = pytest.mark.desktop
 NOTE = "write-a-line"
 TASKS = Path(__file__).resolve().parents[2] / "docs" / "examples" / "container_tasks.json"
 GOLD = b"Buy milk\nPost the letter\nCall the plumber\n"
-ACT_S, LOOK_S = 15, 15
-"""Deadlines of an action and of a look, for a desktop that hangs; an action takes a second."""
+ACT_S, LOOK_S = 40, 40
+"""Deadlines of an action and of a look, for a desktop that hangs; an action takes a second, and a busy machine may stand
+still for a quarter of a minute."""
 RUN_S = 600.0
 LOST = ("answer_lost", "guest_unreachable")
 """How a guest that is gone is met: whoever forwards its port may take the connection first."""
@@ -116,10 +117,12 @@ FAULTS = {
 
 @dataclass
 class Strikes:
-    """Does each task's fault once. `struck`: the container of each, as it was."""
+    """Does each task's fault once. `struck`: the container of each, as it was; `tries`: which try it is in."""
 
     engine: Any
     struck: dict[str, Any] = field(default_factory=dict)
+    tries: dict[str, int] = field(default_factory=dict)
+    """Left as it was when the fault was done."""
     run: str = ""
     """The run's id, as the policy's first request names it."""
     _lock: Lock = field(default_factory=Lock)
@@ -131,8 +134,8 @@ class Strikes:
                 return
             here = (one for one in ours(self.engine) if one.labels[DESKTOP].startswith(f"{self.run}-"))
             (container,) = (one for one in here if has(one, note(task)))
-            FAULTS[task].do(container)
             self.struck[task] = container
+            FAULTS[task].do(container)
 
     def gold(self, task: str) -> Habit:
         """Give the gold file of a task, after its fault where that belongs here."""
@@ -155,10 +158,12 @@ class Policy(ModelServer):
     def complete(self, body: Body, headers: dict[str, str], connection: socket.socket) -> Answer | None:
         """The next action."""
         run, _, rollout = headers.get("X-Session-ID", "").partition(":")
-        task = rollout.partition(":")[0]
+        task, _, which = rollout.partition(":")
         if task not in FAULTS:  # asked before the run
             return 200, completion()
         self._strikes.run = run
+        if task not in self._strikes.struck:
+            self._strikes.tries[task] = int(which.rpartition(":")[2])
         said = sum(message["role"] == "assistant" for message in body["messages"])
         if said == 1 and not FAULTS[task].graded:
             self._strikes.strike(task)
@@ -186,15 +191,20 @@ def entry(task: str, web: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its folder, its rows as they were stored, and the containers that were struck, by task."""
+    """A finished run: its folder, its rows as they were stored, and the faults that were done in it."""
 
     folder: Path
     rows: list[dict[str, Any]]
-    struck: dict[str, Any]
+    strikes: Strikes
 
-    def tries(self, task: str) -> list[dict[str, Any]]:
-        """The rows of a task."""
-        return sorted((row for row in self.rows if row["task_id"] == task), key=lambda row: int(row["try"]))
+    def met(self, task: str) -> dict[str, Any]:
+        """The row of the try that met the task's fault. Where the machine is busy, another may have been lost before."""
+        (row,) = (row for row in self.rows if row["task_id"] == task and self.is_struck(row))
+        return row
+
+    def is_struck(self, row: dict[str, Any]) -> bool:
+        """Whether the try met its task's fault."""
+        return bool(row["try"] == self.strikes.tries[row["task_id"]])
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +224,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, engine: Any, desktop_image: st
                 assert cli.end(RUN_S) == ExitCode.DONE, cli.output
         finally:
             policy.stop()
-    return Run(folder, check_accounts(folder), strikes.struck)
+    return Run(folder, check_accounts(folder), strikes)
 
 
 @pytest.mark.parametrize("task", [task for task, fault in FAULTS.items() if fault.types])
@@ -223,28 +233,27 @@ def test_a_fault(run: Run, task: str) -> None:
 
     Where the machine is so busy that a further try is lost, that one has no reward either.
     """
-    fault = FAULTS[task]
-    first, *lost, last = run.tries(task)
-    assert task in run.struck
-    assert first["reward"] is None
-    assert first["status"] == "retried"
-    assert first["error"]["kind"] == "env"
-    assert first["error"]["type"] in fault.types, first["error"]
-    assert first["error"]["phase"] == fault.phase, first["error"]
-    assert [row["reward"] for row in lost] == [None] * len(lost)
+    fault, met = FAULTS[task], run.met(task)
+    *lost, last = sorted((row for row in run.rows if row["task_id"] == task), key=lambda row: int(row["try"]))
+    assert task in run.strikes.struck
+    assert met in lost
+    assert [(row["status"], row["reward"]) for row in lost] == [("retried", None)] * len(lost)
+    assert met["error"]["kind"] == "env"
+    assert met["error"]["type"] in fault.types, met["error"]
+    assert met["error"]["phase"] == fault.phase, met["error"]
     assert (last["status"], last["reward"]) == ("ok", 1.0 if fault.script == "solution" else 0.0)
 
 
 def test_a_server_that_comes_back(run: Run) -> None:
     """It was killed while nobody asked it anything: nothing is lost, and the verdict stands."""
-    assert "server-restarted" in run.struck
-    (row,) = run.tries("server-restarted")
+    assert "server-restarted" in run.strikes.struck
+    row = run.met("server-restarted")
     assert (row["status"], row["reward"]) == ("ok", 1.0)
 
 
 def test_what_a_dead_worker_left(run: Run) -> None:
     """Its container is taken away by the worker that starts in its place."""
-    container, worker = run.struck["worker-killed"], run.tries("worker-killed")[0]["desktop"]
+    container, worker = run.strikes.struck["worker-killed"], run.met("worker-killed")["desktop"]
     said = (run.folder / "logs" / f"{worker}.log").read_text()
     assert f"removed what dead runs left: {container.labels[DESKTOP]}" in said
 
@@ -255,13 +264,13 @@ def test_the_next_rollout_on_that_desktop(run: Run) -> None:
     for desktop in desktops:
         rows = [row for row in run.rows if row["desktop"] == desktop]
         for before, after in pairwise(rows):
-            if before["try"] == 0:
+            if run.is_struck(before):
                 assert after["reset"] != "fast", after["rollout_id"]
 
 
 def test_nothing_is_left(run: Run, engine: Any) -> None:
     """No container that was struck, none of the run's, and no process."""
-    for container in run.struck.values():
+    for container in run.strikes.struck.values():
         with pytest.raises(NotFound):
             engine.containers.get(container.id)
     run_id = json.loads((run.folder / "run.json").read_text())["run_id"]
