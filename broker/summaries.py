@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from legato_rl.beside import Beside
 from legato_rl.clock import Clock
@@ -25,6 +24,14 @@ AGAIN_S = 60.0
 """Seconds after which a summary that could not be written is tried again: all rows are read for it."""
 
 
+@dataclass(frozen=True)
+class _Writing:
+    folder: RunDir
+    fresh: bool
+    """Whether the run has ended since this process began, so that a shutdown waits for it."""
+    thread: Beside[None]
+
+
 @dataclass
 class Summaries:
     """Summaries to be written: of runs that end (`add`), and those `left` by an earlier broker. `step` often."""
@@ -36,7 +43,7 @@ class Summaries:
     """When those are due that nobody waits for."""
     _said: set[RunDir] = field(default_factory=set)
     """Those of which the log has that they cannot be written."""
-    _writing: tuple[RunDir, Beside[dict[str, Any]]] | None = None
+    _writing: _Writing | None = None
 
     def __post_init__(self) -> None:
         self._later = {folder: self.clock.monotonic() for folder in self.left}
@@ -49,38 +56,42 @@ class Summaries:
 
     def step(self) -> None:
         """See what came of the one that is being written, and begin the next."""
-        if self._writing is not None and self._writing[1].done:
-            self._take(*self._writing)
-            self._writing = None
-        while self._writing is None and (folder := self._next()) is not None:
-            # One that was resumed is summed up at its next end, one that was moved away no more.
-            if folder.end.exists():
-                self._writing = folder, Beside(partial(write_summary, folder.root), f"summary-{folder.root.name}")
+        self._step_fresh()
+        now = self.clock.monotonic()
+        while self._writing is None and (due := next((each for each, at in self._later.items() if at <= now), None)):
+            del self._later[due]
+            self._begin(due, fresh=False)
 
     def finish(self) -> None:
         """Wait for the end of the one that is being written."""
         if self._writing is not None:
-            self._take(*self._writing)
+            self._take(self._writing)
             self._writing = None
 
     @property
     def settled(self) -> bool:
-        """Whether every run that has ended since this process began is summed up, as far as the disk let it."""
-        self.step()
-        return self._writing is None and not self._fresh
+        """Whether every run that has ended since this process began is summed up, as far as the disk let it.
 
-    def _next(self) -> RunDir | None:
-        if self._fresh:
-            return self._fresh.pop(0)
-        now = self.clock.monotonic()
-        due = next((folder for folder, at in self._later.items() if at <= now), None)
-        if due is not None:
-            del self._later[due]
-        return due
+        To ask begins none of the others: a shutdown asks again and again, and would wait for one after the other.
+        """
+        self._step_fresh()
+        return not self._fresh and (self._writing is None or not self._writing.fresh)
 
-    def _take(self, folder: RunDir, writing: Beside[dict[str, Any]]) -> None:
+    def _step_fresh(self) -> None:
+        if self._writing is not None and self._writing.thread.done:
+            self.finish()
+        while self._writing is None and self._fresh:
+            self._begin(self._fresh.pop(0), fresh=True)
+
+    def _begin(self, folder: RunDir, fresh: bool) -> None:
+        # One that was resumed is summed up at its next end, one that was moved away no more.
+        if folder.end.exists():
+            self._writing = _Writing(folder, fresh, Beside(partial(_sum_up, folder), f"summary-{folder.root.name}"))
+
+    def _take(self, writing: _Writing) -> None:
+        folder = writing.folder
         try:
-            writing.result()
+            writing.thread.result()
         except OSError as error:
             if folder not in self._said:
                 log.error("%s cannot be written (%s): it is tried again", folder.summary, error.strerror)
@@ -92,6 +103,16 @@ class Summaries:
             log.exception("%s cannot be written", folder.summary)
         else:
             self._said.discard(folder)
+
+
+def _sum_up(folder: RunDir) -> None:
+    try:
+        write_summary(folder.root)
+    finally:
+        # It may have been resumed meanwhile, and what goes on has no summary. Nothing slips through between the two:
+        # `forget_end` takes the end away first, and the summary then.
+        if not folder.end.exists():
+            folder.summary.unlink(missing_ok=True)
 
 
 def without_summary(runs: Path) -> list[RunDir]:
