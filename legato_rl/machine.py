@@ -10,10 +10,12 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from http import HTTPStatus
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -24,8 +26,13 @@ from legato_rl.errors import ConfigError
 from legato_rl.run.prepare import ask_workers
 from legato_rl.rundir import TaskSpec
 
+if TYPE_CHECKING:
+    from docker import DockerClient
+
 ENGINE_S = 10
-"""Seconds of one call of the Docker engine."""
+"""Seconds of one call of the Docker engine, where a table of facts is wanted."""
+IMAGE_S = 60
+"""Seconds of one before a run starts: as many as a worker waits, for an engine that removes dozens of containers meanwhile."""
 QEMU_S = 10
 """Seconds in which a QEMU that is told to stop at once must have started."""
 DISTRIBUTION = "legatolabs"
@@ -56,23 +63,64 @@ def look_at_machine(images: Iterable[str], kvm: bool) -> Machine:
 
 
 def look_at_engine(images: Iterable[str]) -> tuple[Engine, str]:
-    """The Docker engine that the environment names, and the folder where it keeps its data ("" where it is not known)."""
+    """The Docker engine that the environment names, and the folder where it keeps its data ("" where it is not known).
+
+    ConfigError where no image can have one of these names.
+    """
     try:
-        # No other command has a use for it.
-        import docker
-        from docker.errors import DockerException, ImageNotFound
-    except ImportError as error:
+        with _engine(ENGINE_S) as client:
+            sizes = {image: _size(client, image) for image in images}
+            info = client.info()
+    except OSError as error:
         return Engine(None, str(error)), ""
+    found = {image: size for image, size in sizes.items() if size is not None}
+    return Engine(str(info["ServerVersion"]), images=found), str(info["DockerRootDir"])
+
+
+def has_image(image: str) -> bool:
+    """Whether the Docker engine has that image; nothing else is asked of it, since it may be slow.
+
+    ConfigError where it is not there, or does not answer within IMAGE_S, or where no image can have that name.
+    """
     try:
-        client = docker.from_env(timeout=ENGINE_S)
-        sizes = {}
-        for image in images:
-            with suppress(ImageNotFound):
-                sizes[image] = int(client.images.get(image).attrs["Size"])
-        info = client.info()
+        with _engine(IMAGE_S) as client:
+            return _size(client, image) is not None
+    except OSError as error:
+        raise ConfigError(f"Docker engine: {error}; start it, join the group docker, or set DOCKER_HOST") from None
+
+
+@contextmanager
+def _engine(call_s: int) -> Iterator[DockerClient]:
+    """The engine that the environment names, `call_s` seconds for each call. OSError, in words, where one is not answered."""
+    try:
+        # Most commands have no use for it.
+        import docker
+        from docker.errors import DockerException
+    except ImportError as error:
+        raise OSError(str(error)) from None
+    try:
+        with closing(docker.from_env(timeout=call_s)) as client:
+            yield client
     except (DockerException, OSError) as error:
-        return Engine(None, f"it does not answer ({error})"), ""
-    return Engine(str(info["ServerVersion"]), images=sizes), str(info["DockerRootDir"])
+        raise OSError(f"it does not answer ({error})") from None
+
+
+def _size(client: DockerClient, image: str) -> int | None:
+    """The bytes of an image, None where the engine has none of that name. ConfigError where no image can have it."""
+    from docker.errors import APIError, ImageNotFound
+
+    wrong = ConfigError(f"image is {image!r}: no image can have that name; it must be as in legato-desktop:office")
+    # The URL with one of these in it would be that of something else.
+    if {"", ".", ".."} & set(image.split("/")):
+        raise wrong
+    try:
+        return int(client.images.get(image).attrs["Size"])
+    except ImageNotFound:
+        return None
+    except APIError as error:
+        if error.status_code == HTTPStatus.BAD_REQUEST:
+            raise wrong from None
+        raise
 
 
 def look_at_kvm(try_it: bool) -> Kvm:

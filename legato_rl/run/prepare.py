@@ -34,11 +34,12 @@ CHECK_S = 180.0
 """Seconds that one look at a backend may take; OSWorld with all its libraries on a cold disk takes long to import."""
 
 
-def check_backend(settings: Settings, tasks: list[TaskSpec]) -> None:
+def check_backend(settings: Settings, tasks: list[TaskSpec], start: bool = True) -> None:
     """The backend's class is there and whole, and where it is OSWorld's, that can run the tasks and has an agent.
 
-    Looked at in processes of their own, by the workers' interpreter, since importing it may be heavy. ConfigError in one
-    sentence where something is missing.
+    Looked at in processes of their own, by the workers' interpreter, since importing it may be heavy. `start`: desktops are
+    about to be started here, now and by this user, so that the image of container desktops must be there too. ConfigError in
+    one sentence where something is missing.
     """
     desktop = settings.desktop
     if desktop.backend == "fake":
@@ -50,7 +51,7 @@ def check_backend(settings: Settings, tasks: list[TaskSpec]) -> None:
         ask_workers(desktop, "legato_rl.workers.agent.checkout", *_checkout(desktop))
     if (desktop.backend, desktop.provider) == ("osworld", "docker"):
         _find_vm(desktop.path_to_vm)
-    if desktop.backend == "container":
+    if start and "container" in (desktop.backend, desktop.provider):
         _find_image(desktop.image)
 
 
@@ -99,12 +100,9 @@ def _find_vm(path: Path | None) -> None:
 def _find_image(image: str) -> None:
     """The engine has the image of container desktops: without it none of them would ever start."""
     # That module asks the workers' interpreter through this one.
-    from legato_rl.machine import look_at_engine
+    from legato_rl.machine import has_image
 
-    engine, _ = look_at_engine([image])
-    if engine.version is None:
-        raise ConfigError(f"Docker engine: {engine.fault}; start it, join the group docker, or set DOCKER_HOST")
-    if image not in engine.images:
+    if not has_image(image):
         raise ConfigError(
             f"image is {image!r}: the Docker engine has none of that name; make it with legato-rl desktop build, "
             "or name another with --image"

@@ -96,7 +96,7 @@ def _prepared(root: Path, settings: Settings, terms: Terms, start: bool = False)
             forget_what_is_gone(folder, made)
         if start:
             check_control(terms)
-        check_backend(settings, [])
+        check_backend(settings, [], start)
         if bundled:
             url = stack.enter_context(fake_policy(folder.logs, settings.policy.seed))
             settings = settings.model_copy(update={"policy": settings.policy.model_copy(update={"url": url})})
