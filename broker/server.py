@@ -163,7 +163,9 @@ class BrokerServer:
 
     def _ask_sink(self, now: float) -> None:
         self._asked_at = now
-        if self.control_desk.unsaved:
+        workers = self.core.roster.workers
+        # The next broker would begin with a desktop that is back as out, and whoever looks meanwhile is told why.
+        if self.control_desk.unsaved or any(workers[name].out is None for name in self.control_desk.told.out):
             self.control_desk.save()
         for run in self._open_runs():
             self._ask_feed(run.run_id)

@@ -8,13 +8,14 @@ import threading
 from pathlib import Path
 
 from legato_rl.backend import load_backend
-from legato_rl.clock import SYSTEM_CLOCK
+from legato_rl.clock import SYSTEM_CLOCK, Clock
 from legato_rl.config import Settings
 from legato_rl.desktop import Desktop
 from legato_rl.endpoints import address
 from legato_rl.role import Quit, run_folder, run_role
 from legato_rl.service import ServiceDir
-from legato_rl.sockets import Context
+from legato_rl.sockets import Context, wait
+from legato_rl.supervisord import START_S
 from legato_rl.workers.agent import Agent
 from legato_rl.workers.agent.checkout import CheckoutAgent, load_agent
 from legato_rl.workers.agent.qwen import QwenAgent
@@ -26,6 +27,7 @@ from legato_rl.workers.worker import Worker
 
 def serve(root: Path, quit_: Quit) -> None:
     """Be one worker of the service in `root` until asked to end or told to leave."""
+    began = SYSTEM_CLOCK.monotonic()
     service = ServiceDir(root).load()
     settings = service.settings
     name = os.environ.get("SUPERVISOR_PROCESS_NAME", "worker-000")
@@ -69,6 +71,20 @@ def serve(root: Path, quit_: Quit) -> None:
         finally:
             link.quit()
             thread.join()
+    stay_up(began, SYSTEM_CLOCK, quit_)
+
+
+def stay_up(began: float, clock: Clock, quit_: Quit) -> None:
+    """Return once this process, which began at `began`, counts as started, or is asked to end.
+
+    One that leaves sooner is started again by supervisord, whatever its exit code, and the broker takes a new process for
+    one that somebody started: a desktop that is out would come back by itself.
+    """
+    while (left := began + START_S - clock.monotonic()) > 0:
+        quit_.bell.clear()
+        if quit_.asked:
+            return
+        wait([quit_.bell], left)
 
 
 def main() -> None:

@@ -234,6 +234,27 @@ def test_a_desktop_that_was_out_begins_anew_with_a_new_process() -> None:
     assert [change.event for change in changes] == ["rebuilt"], "from here it counts as any other"
 
 
+def test_a_desktop_that_is_out_leaves_once_each_time_that_somebody_starts_it() -> None:
+    """Its boots take its process down: the last process is told to leave, whatever it says, and no other comes by itself.
+
+    Where somebody starts one, it has as many boots again; one that passes its self-check is back for good.
+    """
+    core = make_core(desktops=1)
+    core.roster.revive = True
+    for start in range(3):
+        told = [
+            core.beat(beat(boot=f"{start}/{n}", ready=False, built=0, phase="booting"), 0.0) for n in range(MOST_REBUILDS + 2)
+        ]
+        assert [order.leave for order in told] == [False] * (MOST_REBUILDS + 1) + [True]
+        last = beat(boot=f"{start}/{MOST_REBUILDS + 1}", ready=False, built=0, phase="closing")
+        assert all(core.beat(last, float(n)).leave for n in range(3))
+    assert [change.event for change in core.changes] == 3 * ([*["rebuilt"] * MOST_REBUILDS, "out"])
+    for n in range(3):
+        assert not core.beat(beat(boot=f"mended {n}"), 5.0).leave
+    assert core.roster.counts() == {"idle": 1}
+    assert core.roster.workers["w0"].rebuilds == 0
+
+
 def test_a_desktop_that_its_supervisor_gave_up_begins_anew_after_a_restart_of_the_broker() -> None:
     """The new broker knows by its file alone that it is out; the worker that somebody started since owes it nothing."""
     roster = Roster(revive=True)
