@@ -126,7 +126,7 @@ class ControlClient:
 
     def stop(self, reason: str, run: str = "", wait_s: float = ANSWER_S) -> RunStatus | None:
         """Stop a run ("*": all), resumable; where it now stands, None where the broker did not answer in time."""
-        return self._ask(StopAsk(id=_id(), reason=reason, run=run), RunStatus, wait_s)
+        return self._ask(StopAsk(id=_id(), reason=reason, run=run), RunStatus, wait_s, DOWN_S)
 
     def cancel(self, run: str = "", group: str = "", task: str = "", attempt: int | None = None) -> None:
         """End attempts for good: all of a run, or those of a group, of a task's groups, or one attempt of a group."""
@@ -215,8 +215,10 @@ class ControlClient:
         up = self._clock.monotonic()
         give_up = up + wait_s
         again: Refused | None = None
+        last: Refused | None = None
         while (left := give_up - self._clock.monotonic()) > 0 and self._clock.monotonic() - up < down_s:
             self._socket.send(ask)
+            last = None
             turn = self._clock.monotonic() + min(left, ASK_AGAIN_S)
             while (left := turn - self._clock.monotonic()) > 0:
                 wait([self._socket], left)
@@ -227,11 +229,14 @@ class ControlClient:
                     if isinstance(message, Refused) and _is_about(message, ask):
                         if not message.again:
                             raise ControlError(message.reason)
-                        again = message
+                        again = last = message
             if self._at.may_be_up():
                 up = self._clock.monotonic()
+        if last is not None:
+            raise ControlError(last.reason)
         if again is not None:
-            raise ControlError(again.reason)
+            # What was asked last may still come to it.
+            raise NoAnswer(f"{again.reason}; what it was asked then is not answered, and may be done yet")
         return None
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from legato_rl.errors import WireError
 
-WIRE_VERSION = b"legato/1"
+WIRE_VERSION = b"legato/2"
 MAX_BODY = 256 * 2**20
 """Bytes of a body; a row of a long rollout is the largest."""
 MOST_ITEMS = 2**23

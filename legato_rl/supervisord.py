@@ -25,6 +25,8 @@ EXPECTED_EXITS = (0, 2)
 exitcodes)."""
 WORKER_MODULE = "legato_rl.workers.main"
 """What another interpreter runs as a worker."""
+LOST = "times the disk took nothing: what was said then may be lost"
+"""What a log says, behind a number, where lines are missing."""
 CHILD_FILES = 16
 """File descriptors that supervisord may need per program."""
 INCLUDE_HEAD = f"""\

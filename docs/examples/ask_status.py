@@ -16,7 +16,7 @@ socket.connect(found.get("control", f"ipc://{found['sockets']}/control"))
 
 ask = {"id": secrets.token_hex(8)}
 for _ in range(5):  # asked again until answered
-    socket.send_multipart([b"legato/1", b"StatusAsk", msgpack.packb(ask)])
+    socket.send_multipart([b"legato/2", b"StatusAsk", msgpack.packb(ask)])
     while socket.poll(1000):
         version, kind, body = socket.recv_multipart()[:3]
         answer = msgpack.unpackb(body)

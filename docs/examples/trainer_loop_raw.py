@@ -29,7 +29,7 @@ class Control:
         """The answer's fields; the program ends where the broker refuses, or is silent for a minute."""
         ask = {"id": secrets.token_hex(8), **fields}
         for _ in range(60):
-            self.socket.send_multipart([b"legato/1", kind.encode(), msgpack.packb(ask)])
+            self.socket.send_multipart([b"legato/2", kind.encode(), msgpack.packb(ask)])
             while self.socket.poll(1000):
                 _version, answered, body = self.socket.recv_multipart()[:3]
                 answer = msgpack.unpackb(body)

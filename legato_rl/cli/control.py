@@ -64,7 +64,7 @@ def control() -> None:
     """Look at a running service, and steer it.
 
     WHERE is the service's folder (its --dir), or its tcp://HOST:PORT, which needs --keys. Exit codes: 0 it is so, 2 it was
-    refused, 3 nobody answered, or not in time.
+    refused, 3 nobody answered, or not in time, 6 the folder is damaged.
     """
 
 

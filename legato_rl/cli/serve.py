@@ -49,8 +49,8 @@ def serve(**options: Any) -> None:
     DIR is made. One that holds a service is opened again as it was made, so that --dir alone is enough, and with what
     trainers have asked for since: runs that a crash cut go on. A run may choose its own model, version and sampling; what is
     given here is for those that do not. Ctrl-C stops every run, resumable, and ends the service; a second one ends it at
-    once. Exit codes: 0 shut down by a client, 2 wrong input (nothing was started), 3 it cannot go on, 70 a bug, 130 Ctrl-C,
-    143 SIGTERM.
+    once. Exit codes: 0 shut down by a client, 2 wrong input (nothing was started), 3 it cannot go on, 6 its folder is damaged,
+    70 a bug, 130 Ctrl-C, 143 SIGTERM.
     """
     from legato_rl.cli.service_progress import service_progress
     from legato_rl.run.interrupts import INTERRUPTS

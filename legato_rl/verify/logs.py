@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection
 
+from legato_rl import supervisord
 from legato_rl.rundir import RunDir
 
 STARTED = re.compile(rb"(.{19}),\d+ \w+ supervisord started with pid ")
@@ -18,6 +19,7 @@ SPAWNED = re.compile(rb" spawned: '([^']*)' with pid ")
 """What it says of each start of a process: once of one that did not die."""
 STORED = re.compile(rb"(.{19})\.\d+ worker INFO (\S+) is stored: ")
 """What a worker says of each of its rows, with the second, on the same clock."""
+LOST = supervisord.LOST.encode()
 LET_GO = re.compile(rb" was dropped$| this process ends itself$")
 """What it says of a try that it was told to drop, or gave back as it was told to end."""
 
@@ -38,7 +40,7 @@ def show_no_loss(run: RunDir, stored: Collection[str]) -> bool:
 
 
 class _LetGo(Exception):
-    """A worker let go of a try."""
+    """A worker let go of a try, or may have, where lines are missing."""
 
 
 def _starts(run: RunDir) -> tuple[list[bytes], Counter[str]]:
@@ -46,6 +48,8 @@ def _starts(run: RunDir) -> tuple[list[bytes], Counter[str]]:
     begun, starts = list[bytes](), Counter[str]()
     with (run.logs / "supervisord.log").open("rb") as file:
         for line in file:
+            if LOST in line:
+                raise _LetGo
             if started := STARTED.match(line):
                 begun.append(started[1])
             elif spawned := SPAWNED.search(line):
@@ -58,7 +62,7 @@ def _stored(run: RunDir, worker: str, begun: bytes) -> set[str]:
     stored = set()
     with (run.logs / f"{worker}.log").open("rb") as file:
         for line in file:
-            if LET_GO.search(line.rstrip()):
+            if LOST in line or LET_GO.search(line.rstrip()):
                 raise _LetGo
             told = STORED.match(line)
             if told and told[1].replace(b"T", b" ") >= begun:

@@ -210,6 +210,22 @@ def test_what_is_refused_for_now_is_asked_again(broker: Broker, client: ControlC
     assert client.submit([], {}) == ("r1", Path("/r1"))
 
 
+def test_what_is_refused_for_now_until_the_end(broker: Broker, client: ControlClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was not done; where what was asked last is not answered, that is not said."""
+    monkeypatch.setattr("legato_rl.control.ASK_AGAIN_S", 0.2)
+    monkeypatch.setattr("legato_rl.control.ANSWER_S", 0.3)
+    broker.script = lambda ask: [Refused(about="DrainAsk", of=ask.id, reason="the disk is full", again=True)]
+    with pytest.raises(ControlError, match=r"^the disk is full$") as refused:
+        client.drain()
+    assert not isinstance(refused.value, NoAnswer)
+    broker.asked.clear()
+    broker.script = lambda ask: (
+        [Refused(about="DrainAsk", of=ask.id, reason="full", again=True)] if len(broker.asked) < 2 else []
+    )
+    with pytest.raises(NoAnswer, match=r"^full; what it was asked then is not answered, and may be done yet$"):
+        client.drain()
+
+
 def test_nobody_answers(sockets: Path, tmp_path: Path) -> None:
     """Status is None, everything else a sentence that says where nobody is. What else is up is waited for, as ever."""
     RunDir(tmp_path).write_run(run_file(sockets))

@@ -9,6 +9,7 @@ import pytest
 from supervisor.loggers import LevelsByName, LogRecord
 
 from legato_rl.run.log_files import LogFile
+from legato_rl.supervisord import LOST
 
 FULL = Path("/dev/full")
 """Takes no byte: no space left on device."""
@@ -20,7 +21,7 @@ def said(text: str) -> LogRecord:
 
 
 def test_a_full_disk_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Standard error is on it too. With space again the lines are in the file, those of before perhaps not."""
+    """Standard error is on it too. With space again the lines are in the file, and that some may be lost."""
     path = tmp_path / "log"
     path.symlink_to(FULL)
     log = LogFile(str(path), maxBytes=10**6)
@@ -32,7 +33,9 @@ def test_a_full_disk_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert log.stream.closed
     path.unlink()
     log.emit(said("there is space\n"))
-    assert path.read_text() == "there is space\n"
+    assert path.read_text() == f"100 {LOST}\nthere is space\n"
+    log.emit(said("still\n"))
+    assert path.read_text().endswith("space\nstill\n"), "that is said once"
 
 
 def test_a_file_that_cannot_be_turned_over(tmp_path: Path) -> None:

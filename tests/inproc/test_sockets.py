@@ -118,9 +118,9 @@ def test_a_peer_that_comes_again_replaces_itself(where: str) -> None:
     [
         ([b""], "", "a message has 1 frames"),
         ([b"legato/0", b"ProxyOrder", b""], "ProxyOrder", "the wire version is b'legato/0'"),
-        ([b"legato/1", b"Nonsense\xff", b""], "Nonsense\ufffd", "is unknown"),
-        ([b"legato/1", b"ProxyOrder", b"\xc1"], "ProxyOrder", "is no msgpack map"),
-        ([b"legato/1", b"ProxyOrder", b"\x80"], "ProxyOrder", "ProxyOrder.boot: Field required"),
+        ([b"legato/2", b"Nonsense\xff", b""], "Nonsense\ufffd", "is unknown"),
+        ([b"legato/2", b"ProxyOrder", b"\xc1"], "ProxyOrder", "is no msgpack map"),
+        ([b"legato/2", b"ProxyOrder", b"\x80"], "ProxyOrder", "ProxyOrder.boot: Field required"),
     ],
 )
 def test_bad_frames_are_refused(where: str, frames: list[bytes], about: str, said: str) -> None:
@@ -134,7 +134,7 @@ def test_bad_frames_are_refused(where: str, frames: list[bytes], about: str, sai
         assert hear(server).message == HELLO
         assert server.bad == 1
         version, kind, *_ = answer = dealer.recv_multipart()
-        assert (version, kind) == (b"legato/1", b"Refused")
+        assert (version, kind) == (b"legato/2", b"Refused")
         refused = Refused.model_validate(msgpack.unpackb(answer[2]))
         assert refused.about == about
         assert said in refused.reason

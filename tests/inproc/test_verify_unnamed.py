@@ -11,6 +11,7 @@ import pytest
 from true_folder import SPAWNED, STARTED, make_eventful, make_spotless
 
 from legato_rl.rundir import RunDir
+from legato_rl.supervisord import LOST
 from legato_rl.verify import examine, verify
 
 
@@ -51,10 +52,15 @@ LATE = "2026-01-01T00:40:00.000 worker "
         log("supervisord", lambda text: text + SPAWNED.format("worker-000") + SPAWNED.format("broker")),
         log("worker-000", lambda _: None),
         log("worker-000", lambda text: text.partition("\n")[2]),
+        log("supervisord", lambda text: f"{text}2026-01-01 00:00:05,000 WARN 3 {LOST}\n"),
+        log("worker-000", lambda text: f"{text}3 {LOST}\n"),
         log("worker-000", lambda text: f"{text}{LATE}INFO r:h:2:0 was dropped\n"),
         log("worker-000", lambda text: f"{text}{LATE}ERROR the phase act was still on …: this process ends itself\n"),
     ],
-    ids=["none", "resumed", "rotated", "new since", "killed", "no worker's", "cut", "dropped", "ended itself"],
+    ids=[
+        *("none", "resumed", "rotated", "new since", "killed", "no worker's", "cut"),
+        *("full", "full of a worker's", "dropped", "ended itself"),
+    ],
 )  # fmt: skip
 def test_a_try_may_have_been_let_go(tmp_path: Path, happened: Callable[[RunDir], None]) -> None:
     """A blob without a row is a fault only where the logs show that nothing died and nothing was given back; else a note.

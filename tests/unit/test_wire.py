@@ -118,7 +118,7 @@ def test_hostile_bodies_are_refused(body: bytes) -> None:
 
 def test_another_version_is_refused_with_both() -> None:
     """Whoever has to upgrade sees it in the sentence."""
-    with pytest.raises(WireError, match=r"the wire version is b'legato/9': this side speaks b'legato/1'"):
+    with pytest.raises(WireError, match=r"the wire version is b'legato/9': this side speaks b'legato/2'"):
         decode([b"legato/9", *encode(StatusAsk(id="1"))[1:]])
 
 
