@@ -98,6 +98,7 @@ class DirectPolicy:
         self,
         call: CallId,
         policy: int,
+        previous: str,
         messages: list[str],
         params: dict[str, Any],
         deadline_s: float | None,

@@ -45,7 +45,7 @@ HEADERS = [b"\xdc", b"\xdd", b"\xde", b"\xdf", b"\xd9", b"\xda", b"\xdb", b"\xc4
 BLUNT = frozenset(
     {
         *("ShutdownAsk", "StopAsk", "PauseAsk", "DrainAsk", "DesktopsAsk", "DesktopOut", "Submit", "ProxyBeat", "PolicyAsk"),
-        *("CancelAsk", "InflightAsk", "ResumeAsk"),
+        *("CancelAsk", "InflightAsk", "ResumeAsk", "Leave"),
     }
 )
 """Messages that do what they say, whoever sends them whole; here they come broken, or not at all."""

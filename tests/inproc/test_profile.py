@@ -73,7 +73,7 @@ def test_an_end_that_is_none(folder: RunFolder, end: str) -> None:
     folder.run.end.write_text(end)
     for command in (("profile", folder.run.root), ("collect", "--resume", "--out", folder.run.root)):
         code, _, said = run(*command)
-        assert code == ExitCode.SHORT, said
+        assert code == ExitCode.DAMAGED, said
         assert said.startswith(f"error: {folder.run.end} ")
         assert said.count("\n") == 1
 
