@@ -212,18 +212,17 @@ def test_what_is_refused_for_now_is_asked_again(broker: Broker, client: ControlC
 
 def test_what_is_refused_for_now_until_the_end(broker: Broker, client: ControlClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was not done; where what was asked last is not answered, that is not said."""
-    monkeypatch.setattr("legato_rl.control.ASK_AGAIN_S", 0.2)
-    monkeypatch.setattr("legato_rl.control.ANSWER_S", 0.3)
-    broker.script = lambda ask: [Refused(about="DrainAsk", of=ask.id, reason="the disk is full", again=True)]
+    broker.script = lambda ask: [Refused(about="ShutdownAsk", of=ask.id, reason="the disk is full", again=True)]
     with pytest.raises(ControlError, match=r"^the disk is full$") as refused:
-        client.drain()
+        client.shutdown(wait_s=3.0)
     assert not isinstance(refused.value, NoAnswer)
     broker.asked.clear()
+    monkeypatch.setattr("legato_rl.control.ASK_AGAIN_S", 3.0)
     broker.script = lambda ask: (
-        [Refused(about="DrainAsk", of=ask.id, reason="full", again=True)] if len(broker.asked) < 2 else []
+        [Refused(about="ShutdownAsk", of=ask.id, reason="full", again=True)] if len(broker.asked) < 2 else []
     )
     with pytest.raises(NoAnswer, match=r"^full; what it was asked then is not answered, and may be done yet$"):
-        client.drain()
+        client.shutdown(wait_s=5.0)
 
 
 def test_nobody_answers(sockets: Path, tmp_path: Path) -> None:
