@@ -6,10 +6,12 @@ import json
 import os
 import select
 import signal
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,8 +85,18 @@ def test_a_command_that_stops_its_hand(hands: Hands, monkeypatch: pytest.MonkeyP
     assert hands.act("print('next')", LIMIT_S).output == "next\n"
 
 
-def test_a_command_that_kills_its_hand(hands: Hands, tmp_path: Path) -> None:
-    """It ended by that signal, and does not act on behind the next one."""
+@pytest.mark.parametrize("late", [False, True])
+def test_a_command_that_kills_its_hand(hands: Hands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
+    """It ended by that signal, and does not act on behind the next one; also where all that came before the server looked."""
+    send_fds = socket.send_fds
+
+    def send_and_stall(*args: Any) -> int:
+        sent = send_fds(*args)
+        if late and hands._process is not None:
+            hands._process.wait(LIMIT_S)
+        return sent
+
+    monkeypatch.setattr(socket, "send_fds", send_and_stall)
     os.mkfifo(tmp_path / "alive")
     code = "import os, signal; alive = open('alive', 'w'); os.kill(os.getppid(), signal.SIGKILL); signal.pause()"
     alive = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
@@ -94,6 +106,7 @@ def test_a_command_that_kills_its_hand(hands: Hands, tmp_path: Path) -> None:
         assert os.read(alive, 1) == b""
     finally:
         os.close(alive)
+    monkeypatch.undo()
     assert hands.act("print('next')", LIMIT_S).output == "next\n"
 
 

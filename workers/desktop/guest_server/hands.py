@@ -119,7 +119,9 @@ class Hands:
             _limit(line, end)
             sent = socket.send_fds(line, [data], [captures.out, captures.err])
             _limit(line, end)
-            line.sendall(data[sent:])
+            # To send nothing fails too where the command has ended its hand by now, and then nobody would ask who it is.
+            if sent < len(data):
+                line.sendall(data[sent:])
             # not by the deadline: who is not known cannot be killed, and would act when nobody expects it
             what, number = _read(line, end).split()
             if what == b"ended":  # killed before it could say that it began
