@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bad.guest import FAULTS, Answer, Guest, Habit, done, hang, picture
+from patience import failing
 from scripted import ScriptedDesktop, desktop, task
 
 from legato_rl.desktop import DesktopFailure
@@ -47,16 +47,6 @@ def _limits(monkeypatch: pytest.MonkeyPatch) -> None:
     limit(monkeypatch, 60.0)
 
 
-@contextmanager
-def failing(fault: str) -> Iterator[pytest.ExceptionInfo[DesktopFailure]]:
-    """What is done within it fails. An answer that hangs is given up in a second there, and nowhere else."""
-    with pytest.MonkeyPatch.context() as patch:
-        if fault == "hang":
-            limit(patch, 1.0)
-        with pytest.raises(DesktopFailure) as failure:
-            yield failure
-
-
 @pytest.fixture
 def healthy() -> Iterator[Guest]:
     """The guest of the next boot."""
@@ -85,7 +75,7 @@ def test_an_action(tmp_path: Path, healthy: Guest, fault: str) -> None:
         driven.wait_after_reset()
         guest.habits["/execute"] = [ALL[fault]]
         before = len(guest.ran("click"))
-        with failing(fault) as failure:
+        with failing(fault, limit) as failure:
             driven.act(CLICK)
         # none where the guest was so slow that it has not read it yet
         assert len(guest.ran("click")) <= before + 1
@@ -104,7 +94,7 @@ def test_an_evaluation(tmp_path: Path, healthy: Guest, fault: str, route: str, e
         driven.reset(task(func, **fields))
         probe = lambda: done(output="legato-1\n")  # noqa: E731
         guest.habits[route] = [probe, ALL[fault]] if route == "/execute" else [ALL[fault]]
-        with failing(fault) as failure:
+        with failing(fault, limit) as failure:
             driven.evaluate()
         assert len([1 for asked, _ in guest.asked if asked == "/file"]) <= 1
         fails_then_recovers(driven, failure.value, {"guest_error", "bad_body", "answer_lost", "guest_timeout"})
@@ -148,7 +138,7 @@ def test_a_screenshot(tmp_path: Path, healthy: Guest, fault: str) -> None:
         driven.reset(task(**GRADED))
         guest.asked.clear()
         guest.habits["/screenshot"] = [SCREENS[fault]]
-        with failing(fault) as failure:
+        with failing(fault, limit) as failure:
             driven.observe()
         asked = len([1 for route, _ in guest.asked if route == "/screenshot"])
         assert asked == 3 or (fault == "hang" and asked < 3)
@@ -173,7 +163,7 @@ def test_a_setup(tmp_path: Path, healthy: Guest, fault: str, kind: str) -> None:
     """OSWorld logs a setup step's lost answer and goes on with an unprepared desktop; here that is a failure."""
     steps = [{"type": kind, "parameters": {"command": ["prepare", "it"]}}]
     with Guest(habits={f"/setup/{kind}": [ALL[fault]]}) as guest, desktop(tmp_path, guest, healthy) as driven:
-        with failing(fault) as failure:
+        with failing(fault, limit) as failure:
             driven.reset(task(config=steps, **GRADED))
         fails_then_recovers(driven, failure.value, {"guest_error", "bad_body", "answer_lost", "guest_timeout", "setup"})
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bad.guest import FAULTS, Guest, Habit, as_json, done, hang
+from patience import failing
 from scripted import ScriptedDesktop, config, desktop, task
 
 from legato_rl.config import DesktopConfig
@@ -55,16 +56,6 @@ def limit(patch: pytest.MonkeyPatch, seconds: float) -> None:
             patch.setattr(module, name, seconds)
 
 
-@contextmanager
-def failing(fault: str) -> Iterator[pytest.ExceptionInfo[DesktopFailure]]:
-    """What is done within it fails. An answer that hangs is given up in a second there, and nowhere else."""
-    with pytest.MonkeyPatch.context() as patch:
-        if fault == "hang":
-            limit(patch, 1.0)
-        with pytest.raises(DesktopFailure) as failure:
-            yield failure
-
-
 @pytest.fixture
 def _limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer comes, if late on a busy machine; waits for the screen are short."""
@@ -95,7 +86,7 @@ def test_an_action(pair: tuple[ScriptedDesktop, Guest], fault: str) -> None:
     """A lost answer to an action: it may have been done, so it is never sent again."""
     driven, guest = pair
     guest.habits["/legato/act"] = [ALL[fault]]
-    with failing(fault) as failure:
+    with failing(fault, limit) as failure:
         driven.act("pyautogui.click(1, 2)")
     assert failure.value.type in LOST
     # none where the guest was so slow that it has not read it yet
@@ -109,7 +100,7 @@ def test_a_wait(pair: tuple[ScriptedDesktop, Guest], fault: str, wait: str) -> N
     """Nobody knows what is on the screen."""
     driven, guest = pair
     guest.habits["/legato/ready"] = [ALL[fault]]
-    with failing(fault) as failure:
+    with failing(fault, limit) as failure:
         getattr(driven, wait)()
     assert failure.value.type in LOST
     goes_on(driven, 2)
